@@ -1,0 +1,1 @@
+//! The shard on every data core: listeners, routes, parked pops.

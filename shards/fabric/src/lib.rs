@@ -1,0 +1,1 @@
+//! Lanes between cores, wake-ups, the slice hash, placement, and the one door to the runtime.

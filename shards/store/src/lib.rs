@@ -1,0 +1,1 @@
+//! The shard that keeps declarations: SQLite on a thread of its own.
