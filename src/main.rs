@@ -1,2 +1,23 @@
-//! The broker.
-fn main() {}
+//! The broker: one binary, one pinned executor per core.
+//!
+//! `boot` reads settings and checks the machine, `serve` puts the roles on their cores.
+
+mod boot;
+mod checks;
+mod cli;
+mod data_dir;
+mod log;
+mod serve;
+mod settings;
+mod signals;
+
+use std::process::ExitCode;
+
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() -> ExitCode {
+    boot::run(serve::run).into()
+}

@@ -1,0 +1,181 @@
+//! From an environment to a process that is ready to serve, and from its end to an exit code.
+//!
+//! In this order, so that each step can say what it needs in the best words available: settings,
+//! the log, the machine, the data directory, signals. Called by `main`; `serve` gets a [`Ready`].
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::env;
+use std::io::{self, Write as _};
+use std::panic::{self, PanicHookInfo};
+use std::process::ExitCode;
+
+use crate::checks::{self, CheckError, Limits};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::settings::{self, SettingError, Settings};
+use crate::signals::{self, Stop};
+use crate::{cli, log};
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was asked to stop and did.
+    Clean,
+    /// The configuration is wrong; nothing was served.
+    Configuration,
+    /// Anything else.
+    Failure,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Clean => Self::SUCCESS,
+            Exit::Failure => Self::FAILURE,
+            Exit::Configuration => Self::from(2),
+        }
+    }
+}
+
+/// Everything that had to be right is right.
+#[derive(Debug)]
+pub struct Ready {
+    /// The settings in force.
+    pub settings: Settings,
+    /// The limits of the process, raised.
+    pub limits: Limits,
+    /// The data directory, held.
+    pub data_dir: DataDir,
+    /// Set by the first SIGTERM or SIGINT.
+    pub stop: Stop,
+}
+
+/// Why the process cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The machine does not offer what is needed.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The data directory cannot be had.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// Signal handlers cannot be had.
+    #[error("signals cannot be handled: {0}")]
+    Signals(#[source] io::Error),
+}
+
+impl BootError {
+    /// The exit it leads to.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::DataDir(_) => Exit::Configuration,
+            Self::Check(_) | Self::Signals(_) => Exit::Failure,
+        }
+    }
+}
+
+/// Does what the command line asks; to serve, boots and hands over to `serve`.
+pub fn run(serve: impl FnOnce(Ready) -> Exit) -> Exit {
+    match cli::parse(env::args_os().skip(1)) {
+        Ok(cli::Command::Serve) => boot_and_serve(serve),
+        Ok(cli::Command::CheckConfig) => match read_settings() {
+            Ok(settings) => print(&settings::effective(&settings)),
+            Err(exit) => exit,
+        },
+        Ok(cli::Command::Help) => print(&cli::help()),
+        Ok(cli::Command::HelpMarkdown) => print(&settings::markdown()),
+        Ok(cli::Command::Version) => print(&cli::version()),
+        Err(unknown) => {
+            complain(&unknown.to_string());
+            Exit::Configuration
+        }
+    }
+}
+
+fn boot_and_serve(serve: impl FnOnce(Ready) -> Exit) -> Exit {
+    let settings = match read_settings() {
+        Ok(settings) => settings,
+        Err(exit) => return exit,
+    };
+    log::start(&settings.log);
+    panic::set_hook(Box::new(end_at_panic));
+    let exit = match prepare(settings) {
+        Ok(ready) => serve(ready),
+        Err(error) => {
+            tracing::error!("{error}");
+            error.exit()
+        }
+    };
+    log::finish();
+    exit
+}
+
+/// Reads the settings from the environment; says everything that is wrong with them, plainly and
+/// on stderr, since how to log is one of them.
+fn read_settings() -> Result<Settings, Exit> {
+    let lookup = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    Settings::from_env(lookup).map_err(|errors: Vec<SettingError>| {
+        for error in errors {
+            complain(&error.to_string());
+        }
+        Exit::Configuration
+    })
+}
+
+fn prepare(settings: Settings) -> Result<Ready, BootError> {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        "queen starts"
+    );
+    for (name, value) in settings::non_default(&settings) {
+        tracing::info!("setting {name}={value}");
+    }
+    let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    for unknown in settings::unknown_names(names) {
+        let name = unknown.name;
+        match unknown.nearest {
+            Some(nearest) => tracing::warn!("{name} is no setting: is {nearest} meant?"),
+            None => tracing::warn!("{name} is no setting: --help lists them"),
+        }
+    }
+    let limits = checks::raise_limits();
+    checks::io_uring(&limits)?;
+    let data_dir = DataDir::open(&settings.process.data_dir)?;
+    let stop = signals::install().map_err(BootError::Signals)?;
+    Ok(Ready {
+        settings,
+        limits,
+        data_dir,
+        stop,
+    })
+}
+
+/// A panic anywhere ends the process: a shard that is gone would leave its queues unserved, and
+/// the others waiting for answers that nobody gives.
+fn end_at_panic(info: &PanicHookInfo<'_>) {
+    log::finish();
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    complain(&format!(
+        "{info} (thread {name}); this is a bug, the process ends"
+    ));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        complain(&backtrace.to_string());
+    }
+    signal_hook::low_level::exit(1);
+}
+
+/// Writes to stdout; a reader that went away is not our failure.
+fn print(text: &str) -> Exit {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::Failure,
+        _ => Exit::Clean,
+    }
+}
+
+/// Writes a line to stderr, past the log; nothing is left to do where that fails.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "queen: {text}");
+}

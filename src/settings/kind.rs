@@ -1,0 +1,158 @@
+//! What a setting may be: how its text is read, what would be right, how its value is shown.
+//!
+//! A [`Kind`] knows the field it fills, so that a row of the table is all there is to a setting.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use queen_fabric::placement::CpuList;
+use tracing_subscriber::EnvFilter;
+
+use super::{LogLevel, Settings};
+
+/// The largest core number that a kernel's affinity mask of the usual size can name.
+const CPU_MAX: usize = 1023;
+
+/// A field of [`Settings`], to read and to write.
+pub(super) struct Field<T> {
+    pub get: fn(&Settings) -> &T,
+    pub get_mut: fn(&mut Settings) -> &mut T,
+}
+
+/// Names a field by its path: `field!(http.max_body_bytes)`.
+macro_rules! field {
+    ($($path:ident).+) => {
+        crate::settings::kind::Field {
+            get: |settings| &settings.$($path).+,
+            get_mut: |settings| &mut settings.$($path).+,
+        }
+    };
+}
+pub(super) use field;
+
+/// What a setting may be, and the field it fills.
+pub(super) enum Kind {
+    /// A whole number of a closed range.
+    Integer {
+        min: u64,
+        max: u64,
+        field: Field<u64>,
+    },
+    /// The same, or absent: then the broker works it out.
+    OptionalInteger {
+        min: u64,
+        max: u64,
+        field: Field<Option<u64>>,
+    },
+    /// A TCP port.
+    Port(Field<u16>),
+    /// Eight words, in any case.
+    Boolean(Field<bool>),
+    /// An address to bind.
+    Address(Field<IpAddr>),
+    /// A directory, made when it is missing.
+    Directory(Field<PathBuf>),
+    /// One core.
+    Cpu(Field<Option<usize>>),
+    /// A list of cores.
+    Cpus(Field<Option<CpuList>>),
+    /// A log level by its word.
+    Level(Field<LogLevel>),
+    /// A filter in the form of `tracing-subscriber`.
+    Filter(Field<Option<String>>),
+}
+
+impl Kind {
+    /// What would be right, to be read after "must be".
+    pub(super) fn right(&self) -> String {
+        match self {
+            Self::Integer { min, max, .. } | Self::OptionalInteger { min, max, .. } => {
+                format!("a whole number from {min} to {max}")
+            }
+            Self::Port(_) => format!("a whole number from 0 to {}", u16::MAX),
+            Self::Boolean(_) => "one of true, false, 1, 0, yes, no, on, off".into(),
+            Self::Address(_) => "an IPv4 or IPv6 address such as 0.0.0.0 or ::".into(),
+            Self::Directory(_) => "a path in UTF-8".into(),
+            Self::Cpu(_) => format!("the number of a core, from 0 to {CPU_MAX}"),
+            Self::Cpus(_) => "a list of cores such as 0-3,6".into(),
+            Self::Level(_) => "one of error, warn, info, debug, trace".into(),
+            Self::Filter(_) => "a log filter such as info,queen_data=debug".into(),
+        }
+    }
+
+    /// Reads `text` into the field; `None`, with the field untouched, when it is not of this kind.
+    #[must_use]
+    pub(super) fn fill(&self, settings: &mut Settings, text: &str) -> Option<()> {
+        match self {
+            Self::Integer { min, max, field } => {
+                *(field.get_mut)(settings) = integer(text, *min, *max)?;
+            }
+            Self::OptionalInteger { min, max, field } => {
+                *(field.get_mut)(settings) = Some(integer(text, *min, *max)?);
+            }
+            Self::Port(field) => {
+                let port = integer(text, 0, u64::from(u16::MAX))?;
+                *(field.get_mut)(settings) = u16::try_from(port).ok()?;
+            }
+            Self::Boolean(field) => *(field.get_mut)(settings) = boolean(text)?,
+            Self::Address(field) => *(field.get_mut)(settings) = text.parse().ok()?,
+            Self::Directory(field) => *(field.get_mut)(settings) = directory(text)?,
+            Self::Cpu(field) => {
+                let cpu = integer(text, 0, CPU_MAX as u64)?;
+                *(field.get_mut)(settings) = Some(usize::try_from(cpu).ok()?);
+            }
+            Self::Cpus(field) => *(field.get_mut)(settings) = Some(CpuList::parse(text).ok()?),
+            Self::Level(field) => *(field.get_mut)(settings) = level(text)?,
+            Self::Filter(field) => {
+                EnvFilter::try_new(text).ok()?;
+                *(field.get_mut)(settings) = Some(text.to_owned());
+            }
+        }
+        Some(())
+    }
+
+    /// The value in force as one would set it; `None` when it is absent.
+    pub(super) fn show(&self, settings: &Settings) -> Option<String> {
+        match self {
+            Self::Integer { field, .. } => Some((field.get)(settings).to_string()),
+            Self::OptionalInteger { field, .. } => (field.get)(settings).map(|n| n.to_string()),
+            Self::Port(field) => Some((field.get)(settings).to_string()),
+            Self::Boolean(field) => Some((field.get)(settings).to_string()),
+            Self::Address(field) => Some((field.get)(settings).to_string()),
+            Self::Directory(field) => Some((field.get)(settings).display().to_string()),
+            Self::Cpu(field) => (field.get)(settings).map(|cpu| cpu.to_string()),
+            Self::Cpus(field) => (field.get)(settings).as_ref().map(ToString::to_string),
+            Self::Level(field) => Some((field.get)(settings).to_string()),
+            Self::Filter(field) => (field.get)(settings).clone(),
+        }
+    }
+}
+
+/// Digits alone: no sign, no point, no separators.
+fn integer(text: &str, min: u64, max: u64) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| digits)?;
+    (min..=max).contains(&number).then_some(number)
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A path that was not UTF-8 reaches here with replacement characters: refused, since it would
+/// name another directory.
+fn directory(text: &str) -> Option<PathBuf> {
+    (!text.contains(char::REPLACEMENT_CHARACTER)).then(|| PathBuf::from(text))
+}
+
+fn level(text: &str) -> Option<LogLevel> {
+    let word = text.to_ascii_lowercase();
+    LogLevel::WORDS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, level)| *level)
+}
