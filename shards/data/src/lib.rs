@@ -1,1 +1,36 @@
-//! The shard on every data core: listeners, routes, parked pops.
+//! The shard that runs on every data core: listeners, routes, the ephemeral engine and its parked pops.
+//!
+//! A data shard owns the connections that the kernel gave it and a hash slice of the queues. A request for a queue
+//! of its own slice is served by a plain synchronous call on the engine; one for another slice crosses one lane to
+//! its owner and comes back with the answer already rendered. Nothing here blocks, nothing locks, and no `RefCell`
+//! borrow lives across an `.await`.
+//!
+//! The way of one request, by file: [`listener`] accepts, [`connection`] moves bytes, [`routes`] finds the route,
+//! [`ephemeral`] parses and routes to the owner, [`owner`] calls the engine, [`pump`] does the same for what other
+//! shards ask, [`outlet`] turns what the engine hands out into answers.
+
+mod budget;
+mod clock;
+mod config;
+mod connection;
+mod ephemeral;
+mod error;
+mod listener;
+mod node;
+mod observe;
+mod outlet;
+mod owner;
+mod protocol;
+mod pump;
+mod rate;
+mod reply;
+mod routes;
+mod shard;
+mod timers;
+mod waiters;
+
+pub use config::DataConfig;
+pub use error::{ApiError, Code};
+pub use node::{Node, RoleLine};
+pub use protocol::DataProtocol;
+pub use shard::{ShardSeed, run};

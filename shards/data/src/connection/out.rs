@@ -1,0 +1,170 @@
+//! Responses on their way out: put together in a buffer of the shard, with the claims on what they hand out.
+
+use std::{rc::Rc, time::Instant};
+
+use queen_ephemeral::Claim;
+use queen_fabric::port::FollowUp;
+use queen_wire::{
+    http::HttpError,
+    response::{self, ContentType, Head},
+};
+
+use crate::{
+    protocol::{DataProtocol, Tell},
+    reply::Reply,
+    routes::Route,
+    shard::Shard,
+};
+
+/// A buffer that has grown beyond this is not kept.
+const KEEP_BYTES: usize = 1024 * 1024;
+
+/// What a response has to take over from its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) route: Route,
+    /// When the request was read.
+    pub(crate) started: Instant,
+    pub(crate) keep_alive: bool,
+    pub(crate) http10: bool,
+    /// A HEAD: everything but the body.
+    pub(crate) head_only: bool,
+}
+
+impl Frame {
+    /// The frame of a response after which the connection ends, whatever its request was.
+    pub(crate) fn last(started: Instant) -> Self {
+        Self { route: Route::None, started, keep_alive: false, http10: false, head_only: false }
+    }
+}
+
+/// A claim on messages whose response is being written.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    /// Where the response ends: once so many bytes are out, the messages are delivered.
+    end: usize,
+    claim: Claim,
+    /// The way to the shard that owns the queue, where it is another one.
+    follow: Option<FollowUp<DataProtocol>>,
+}
+
+/// The responses of one turn of one connection. One per shard, empty between turns.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    bytes: Vec<u8>,
+    handed: Vec<Handed>,
+    /// Where bodies are rendered before their length is known.
+    body: Vec<u8>,
+}
+
+impl Out {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn handed(&mut self) -> impl Iterator<Item = Handed> + '_ {
+        self.handed.drain(..)
+    }
+
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.handed.is_empty(), "a claim is settled or given back, never forgotten");
+        self.bytes.clear();
+        if self.bytes.capacity() > KEEP_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Moves everything behind what a connection still has to send.
+    pub(super) fn append_to(&mut self, unsent: &mut Vec<u8>, handed: &mut Vec<Handed>) {
+        let before = unsent.len();
+        if before == 0 {
+            *unsent = std::mem::take(&mut self.bytes);
+        } else {
+            unsent.append(&mut self.bytes);
+        }
+        handed.extend(self.handed.drain(..).map(|claimed| Handed { end: claimed.end + before, ..claimed }));
+    }
+
+    pub(super) fn append_raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The answer to bytes that are no request; the connection ends after it.
+    pub(super) fn fail(&mut self, error: &HttpError) {
+        let mut body = Vec::with_capacity(128);
+        response::append_error(&mut body, &error.to_string(), error.code());
+        let reply = Reply::json(error.status(), body);
+        self.reply(&Frame::last(Instant::now()), &reply);
+    }
+
+    pub(crate) fn reply(&mut self, frame: &Frame, reply: &Reply) {
+        let head = Head {
+            retry_after_s: reply.retry_after_s,
+            allow: reply.allow,
+            no_cache: reply.content_type == ContentType::Prometheus,
+            ..head(frame, reply.status, reply.content_type)
+        };
+        response::write(&mut self.bytes, &head, &reply.body);
+    }
+
+    /// A JSON response whose body `render` appends.
+    pub(crate) fn with_body(&mut self, frame: &Frame, status: u16, render: impl FnOnce(&mut Vec<u8>)) {
+        self.body.clear();
+        render(&mut self.body);
+        response::write(&mut self.bytes, &head(frame, status, ContentType::Json), &self.body);
+    }
+
+    /// A pop's response, and the claim on the messages in it.
+    pub(crate) fn popped(
+        &mut self,
+        frame: &Frame,
+        body: &[u8],
+        claim: Option<Claim>,
+        follow: Option<FollowUp<DataProtocol>>,
+    ) {
+        response::write(&mut self.bytes, &head(frame, 200, ContentType::Json), body);
+        if let Some(claim) = claim {
+            self.handed.push(Handed { end: self.bytes.len(), claim, follow });
+        }
+    }
+}
+
+fn head(frame: &Frame, status: u16, content_type: ContentType) -> Head {
+    Head {
+        status,
+        keep_alive: frame.keep_alive,
+        content_type,
+        retry_after_s: None,
+        allow: None,
+        no_cache: false,
+        body_omitted: frame.head_only,
+        http10: frame.http10,
+    }
+}
+
+/// Settles the claims whose response is out and gives back the others.
+pub(super) fn end_claims(shard: &Rc<Shard>, handed: impl Iterator<Item = Handed>, written_bytes: usize) {
+    for Handed { end, claim, follow } in handed {
+        if end > written_bytes {
+            give_back(shard, Some(claim), follow);
+        } else {
+            match follow {
+                None => shard.settle_here(claim),
+                Some(follow) => follow.tell(Tell::Settle(claim)),
+            }
+        }
+    }
+}
+
+/// Gives a claim back to the shard that owns the queue.
+pub(crate) fn give_back(shard: &Shard, claim: Option<Claim>, follow: Option<FollowUp<DataProtocol>>) {
+    match (claim, follow) {
+        (None, _) => {}
+        (Some(claim), None) => shard.give_back_here(claim),
+        (Some(claim), Some(follow)) => follow.tell(Tell::GiveBack(claim)),
+    }
+}

@@ -1,0 +1,243 @@
+//! POST configure and DELETE queue: to the store first, then into the engine.
+//!
+//! Both run on the shard that owns the queue, and their store calls are answered in the order in which they were
+//! made, so that the engine sees two declarations of one queue in the order in which the store keeps them.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use queen_ephemeral::{Policy, QueueOptions, TenantId, Window};
+use queen_fabric::{
+    ShardId,
+    port::{Asked, Port, Ticket},
+    protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+};
+use queen_wire::{
+    body::{self, Options, parse_configure, parse_options},
+    response::append_json_string,
+};
+
+use super::{Call, Handled};
+use crate::{
+    connection::Operation,
+    error::{ApiError, Code},
+    protocol::{Answer, Ask, ConfigureAsk, QueueKey},
+    reply::{Promise, Reply, promise},
+    shard::Shard,
+};
+
+/// The declarations that are on their way to the store and back.
+#[derive(Debug)]
+pub(crate) struct Declarations {
+    store: Port<StoreProtocol>,
+    jobs: RefCell<VecDeque<Job>>,
+    waker: Cell<Option<Waker>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    asked: Asked<StoreProtocol>,
+    then: Then,
+    answer_to: AnswerTo,
+}
+
+/// What the engine is told once the store has it.
+#[derive(Debug)]
+enum Then {
+    Apply(Box<ConfigureAsk>),
+    Delete(Box<QueueKey>),
+}
+
+/// Who waits for the outcome.
+#[derive(Debug)]
+pub(crate) enum AnswerTo {
+    Here(Promise),
+    There(Ticket),
+}
+
+impl Declarations {
+    pub(crate) fn new(store: Port<StoreProtocol>) -> Self {
+        Self { store, jobs: RefCell::default(), waker: Cell::default() }
+    }
+
+    pub(crate) fn store(&self) -> &Port<StoreProtocol> {
+        &self.store
+    }
+
+    /// The store role is the last on its lanes, after the data shards.
+    fn store_role(&self) -> ShardId {
+        self.store.shards() as ShardId - 1
+    }
+}
+
+impl Shard {
+    pub(super) fn configure(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        let body = parse_configure(call.request.body, self.node.config.json_depth_max)?;
+        let key = QueueKey { tenant: call.tenant, queue: body.queue };
+        let ask = Box::new(ConfigureAsk { key, options_text: body.options_text, options: body.options });
+        let owner = self.owner(call.tenant, &ask.key.queue);
+        if owner != self.id() {
+            return Ok(call.later(Operation::Asked(self.ask(owner, Ask::Configure(ask))?)));
+        }
+        let (promise, promised) = promise();
+        self.declare_here(ask, AnswerTo::Here(promise));
+        Ok(call.later(Operation::Promised(promised)))
+    }
+
+    pub(super) fn delete(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        let key = Box::new(QueueKey { tenant: call.tenant, queue: call.queue()? });
+        let owner = self.owner(key.tenant, &key.queue);
+        if owner != self.id() {
+            return Ok(call.later(Operation::Asked(self.ask(owner, Ask::Delete(key))?)));
+        }
+        let (promise, promised) = promise();
+        self.delete_here(key, AnswerTo::Here(promise));
+        Ok(call.later(Operation::Promised(promised)))
+    }
+
+    /// Sends a declaration of this shard's slice to the store.
+    pub(crate) fn declare_here(&self, ask: Box<ConfigureAsk>, answer_to: AnswerTo) {
+        let declaration = Declaration {
+            tenant: ask.key.tenant.0,
+            queue: ask.key.queue.clone(),
+            options_json: ask.options_text.clone(),
+            updated_at_ms: 0,
+        };
+        self.enqueue(StoreAsk::Declare(Box::new(declaration)), Then::Apply(ask), answer_to);
+    }
+
+    /// Has the store forget a declaration of this shard's slice.
+    pub(crate) fn delete_here(&self, key: Box<QueueKey>, answer_to: AnswerTo) {
+        let ask = StoreAsk::Remove(Box::new((key.tenant.0, key.queue.clone())));
+        self.enqueue(ask, Then::Delete(key), answer_to);
+    }
+
+    fn enqueue(&self, ask: StoreAsk, then: Then, answer_to: AnswerTo) {
+        let declarations = &self.declarations;
+        match declarations.store.ask(declarations.store_role(), ask) {
+            Ok(asked) => {
+                declarations.jobs.borrow_mut().push_back(Job { asked, then, answer_to });
+                if let Some(waker) = declarations.waker.take() {
+                    waker.wake();
+                }
+            }
+            Err(_) => self.answer_job(answer_to, ApiError::overloaded("The lane to the store is full").into()),
+        }
+    }
+
+    fn answer_job(&self, answer_to: AnswerTo, reply: Reply) {
+        match answer_to {
+            AnswerTo::Here(promise) => promise.keep(reply),
+            AnswerTo::There(ticket) => self.peers.answer(ticket, Answer::Reply(Box::new(reply))),
+        }
+    }
+
+    /// Finishes declarations in the order in which they went to the store.
+    pub(crate) async fn run_declarations(self: Rc<Self>) {
+        loop {
+            let job = poll_fn(|cx| match self.declarations.jobs.borrow_mut().pop_front() {
+                Some(job) => Poll::Ready(job),
+                None => {
+                    self.declarations.waker.set(Some(cx.waker().clone()));
+                    Poll::Pending
+                }
+            })
+            .await;
+            let stored = job.asked.await.answer;
+            let reply = self.finish(job.then, stored);
+            self.answer_job(job.answer_to, reply);
+        }
+    }
+
+    fn finish(&self, then: Then, stored: StoreAnswer) -> Reply {
+        let now_ms = self.now_ms();
+        match (then, stored) {
+            (_, StoreAnswer::Unavailable(why)) => {
+                ApiError::new(Code::EphemeralUnavailable, format!("The store is unavailable, nothing was changed: {why}"))
+                    .into()
+            }
+            (Then::Apply(ask), StoreAnswer::Done { updated_at_ms }) => {
+                if let Err(error) = self.apply(now_ms, ask.key.tenant, &ask.key.queue, &ask.options) {
+                    return error.into();
+                }
+                configured(&ask, updated_at_ms)
+            }
+            (Then::Delete(key), StoreAnswer::Removed { declared }) => {
+                let deleted =
+                    self.engine.borrow_mut().delete(now_ms, key.tenant, &key.queue, &mut &self.outlet).deleted;
+                self.timers.rearm(self);
+                let mut body = Vec::with_capacity(64 + key.queue.len());
+                body.extend_from_slice(b"{\"queue\":");
+                append_json_string(&mut body, &key.queue);
+                body.extend_from_slice(format!(",\"deleted\":{deleted},\"declared\":{declared}}}").as_bytes());
+                Reply::json(200, body)
+            }
+            (Then::Apply(_), StoreAnswer::Removed { .. }) | (Then::Delete(_), StoreAnswer::Done { .. }) => {
+                unreachable!("the store answers what it was asked")
+            }
+        }
+    }
+
+    fn apply(&self, now_ms: u64, tenant: TenantId, queue: &str, options: &Options) -> Result<(), ApiError> {
+        self.make_room(queue.len() as u64 + 1024);
+        let applied =
+            self.engine.borrow_mut().configure(now_ms, tenant, queue, engine_options(options), &mut &self.outlet);
+        self.timers.rearm(self);
+        applied.map_err(ApiError::from)
+    }
+
+    /// Puts the stored declarations of this shard's slice into its engine, at boot.
+    pub(crate) fn restore(&self, declared: Vec<Declaration>) {
+        let now_ms = self.now_ms();
+        let count = declared.len();
+        for declaration in declared {
+            let tenant = TenantId(declaration.tenant);
+            let restored = parse_options(&declaration.options_json)
+                .map_err(ApiError::from)
+                .and_then(|options| self.apply(now_ms, tenant, &declaration.queue, &options));
+            if let Err(error) = restored {
+                tracing::error!(queue = declaration.queue, %error, "a stored declaration could not be applied; the queue runs on defaults");
+            }
+        }
+        tracing::debug!(shard = self.id(), declarations = count, "declarations restored");
+    }
+}
+
+/// `{"queue","options","updatedAt"}`, the options as they were sent.
+fn configured(ask: &ConfigureAsk, updated_at_ms: u64) -> Reply {
+    let mut body = Vec::with_capacity(96 + ask.key.queue.len() + ask.options_text.len());
+    body.extend_from_slice(b"{\"queue\":");
+    append_json_string(&mut body, &ask.key.queue);
+    body.extend_from_slice(b",\"options\":");
+    body.extend_from_slice(ask.options_text.as_bytes());
+    let updated_at = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(updated_at_ms));
+    body.extend_from_slice(format!(",\"updatedAt\":\"{updated_at}\"}}").as_bytes());
+    Reply::json(201, body)
+}
+
+/// The declaration in the engine's units; 0 means the default, as on the wire.
+fn engine_options(options: &Options) -> QueueOptions {
+    let set = |value: Option<u64>| value.filter(|&value| value > 0);
+    let seconds = |value: Option<u64>| set(value).map(|seconds| seconds.saturating_mul(1000));
+    QueueOptions {
+        max_bytes: set(options.max_bytes),
+        max_length: set(options.max_length),
+        policy: match options.policy {
+            Some(body::Policy::DropOldest) => Policy::DropOldest,
+            Some(body::Policy::Reject) | None => Policy::Reject,
+        },
+        ttl_ms: seconds(options.ttl_seconds),
+        lease_ms: seconds(options.lease_seconds),
+        retry_limit: set(options.retry_limit).map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        window: options.window_buffer.as_ref().map(|window| Window {
+            ms: window.ms,
+            count: u32::try_from(window.count).unwrap_or(u32::MAX),
+        }),
+    }
+}

@@ -1,0 +1,136 @@
+//! The ephemeral verbs as HTTP requests: one file per family, each of which reads the request, finds the owner and
+//! either calls the engine here or asks the shard that owns the queue.
+
+mod ack;
+pub(crate) mod declare;
+mod pop;
+mod push;
+pub(crate) mod reads;
+mod reset;
+
+use std::{rc::Rc, time::Instant};
+
+use queen_ephemeral::{Millis, TenantId};
+use queen_fabric::{ShardId, port::Asked};
+use queen_wire::{
+    http::{Method, Request},
+    target,
+};
+
+use crate::{
+    connection::{Frame, Later, Operation, Out},
+    error::{ApiError, Code},
+    protocol::{Ask, DataProtocol},
+    reply::Reply,
+    routes::{Resolved, Route, resolve},
+    shard::Shard,
+};
+
+/// What became of a request by the time its handler returned.
+#[derive(Debug)]
+pub(crate) enum Handled {
+    /// The response is in [`Out`].
+    Done,
+    /// The response will come.
+    Later(Later),
+}
+
+/// A request that found its route.
+pub(crate) struct Call<'r> {
+    pub(crate) request: &'r Request<'r>,
+    pub(crate) tenant: TenantId,
+    pub(crate) frame: Frame,
+    pub(crate) now: Instant,
+    pub(crate) now_ms: Millis,
+    /// The raw path segment that names a queue, on the routes that have one.
+    segment: Option<&'r str>,
+}
+
+impl Call<'_> {
+    /// The queue that the path names, decoded and checked.
+    fn queue(&self) -> Result<String, ApiError> {
+        let raw = self.segment.unwrap_or_default();
+        Ok(target::decode_name("queue", raw)?.into_owned())
+    }
+
+    fn later(&self, operation: Operation) -> Handled {
+        Handled::Later(Later { operation, frame: self.frame, waiting_for: None })
+    }
+}
+
+impl Shard {
+    /// Serves one request: its response goes to `out`, now or later. Says which route it took.
+    pub(crate) fn handle(self: &Rc<Self>, request: &Request<'_>, now: Instant, out: &mut Out) -> (Route, Handled) {
+        let resolved = resolve(request.method, request.path);
+        let route = match resolved {
+            Resolved::Route { route, .. } => route,
+            Resolved::WrongMethod { .. } | Resolved::Unknown => Route::None,
+        };
+        let frame = Frame {
+            route,
+            started: now,
+            keep_alive: request.keep_alive && !self.node.is_stopping(),
+            http10: request.http10,
+            head_only: request.method == Method::Head,
+        };
+        let segment = match resolved {
+            Resolved::Route { queue, .. } => queue,
+            Resolved::WrongMethod { allow } => {
+                out.reply(&frame, &Reply::method_not_allowed(allow));
+                return (route, Handled::Done);
+            }
+            Resolved::Unknown => {
+                out.reply(&frame, &ApiError::new(Code::NoSuchRoute, "Not Found").into());
+                return (route, Handled::Done);
+            }
+        };
+        let handled = self.tenant_of(route, request).and_then(|tenant| {
+            let call = Call { request, tenant, frame, now, now_ms: self.clock.millis(now), segment };
+            self.dispatch(&call, out)
+        });
+        let handled = handled.unwrap_or_else(|error| {
+            out.reply(&frame, &error.into());
+            Handled::Done
+        });
+        (route, handled)
+    }
+
+    fn dispatch(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+        match call.frame.route {
+            Route::Push => self.push(call, out),
+            Route::Pop | Route::WaitingPop => self.pop(call, out),
+            Route::Ack => self.ack(call, out),
+            Route::Configure => self.configure(call),
+            Route::Reset => self.reset(call, out),
+            Route::Delete => self.delete(call),
+            Route::Queues => self.queues(call),
+            Route::Depth => self.depth(call, out),
+            Route::Health => Ok(self.health(call, out)),
+            Route::Status | Route::Metrics | Route::Prometheus => Ok(self.report(call)),
+            Route::None => unreachable!("a resolved request has a route"),
+        }
+    }
+
+    /// The tenant that a request acts for.
+    fn tenant_of(&self, route: Route, request: &Request<'_>) -> Result<TenantId, ApiError> {
+        if !self.node.config.tenancy_header || !route.is_api() {
+            return Ok(TenantId::DEFAULT);
+        }
+        match request.tenant.map(<[u8]>::trim_ascii) {
+            None | Some(b"") => Ok(TenantId::DEFAULT),
+            Some(text) => TenantId::parse(text).ok_or_else(|| {
+                ApiError::new(
+                    Code::BadTenant,
+                    "invalid x-queen-tenant header (must be a UUID such as 00000000-0000-0000-0000-000000000001)",
+                )
+            }),
+        }
+    }
+
+    /// Sends a request to the shard that owns the queue, or says that its lane has no room.
+    fn ask(&self, owner: ShardId, ask: Ask) -> Result<Asked<DataProtocol>, ApiError> {
+        self.peers
+            .ask(owner, ask)
+            .map_err(|_| ApiError::overloaded("The lane to the shard that owns the queue is full"))
+    }
+}

@@ -1,0 +1,174 @@
+//! Every refusal the HTTP edge can give: one table of code, status and retry advice.
+
+use std::fmt;
+
+use queen_ephemeral::{ConfigureError, PopError, PushError};
+use queen_wire::body::BodyError;
+
+/// The `code` of an error body. Clients treat a code that they do not know as final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The body is not JSON, or the head makes no sense.
+    BadRequest,
+    /// A field of an ephemeral request is missing or out of range.
+    EphemeralBadRequest,
+    /// `x-queen-tenant` is not a UUID.
+    BadTenant,
+    /// No such path.
+    NoSuchRoute,
+    /// The path exists, the method does not.
+    MethodNotAllowed,
+    /// The queue is not on this node.
+    EphemeralQueueNotFound,
+    /// A message is larger than its queue may ever hold.
+    PayloadTooLarge,
+    /// The queue's bounds are reached under `reject`.
+    QueueFull,
+    /// The tenant pushes faster than its rate.
+    RateLimited,
+    /// The node holds as many queues as it may.
+    QueueLimit,
+    /// The queue holds as many partitions as it may.
+    PartitionLimit,
+    /// The queue holds as many groups as it may.
+    GroupLimit,
+    /// The node holds as many waiting pops as it may.
+    ParkedLimit,
+    /// The node's memory for ephemeral messages is used up, or the store cannot be reached.
+    EphemeralUnavailable,
+    /// A lane, or the node's buffers, had no room.
+    Overloaded,
+}
+
+/// Status, word, and after how many seconds a retry makes sense.
+const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
+    (Code::BadRequest, 400, "bad_request", None),
+    (Code::EphemeralBadRequest, 400, "ephemeral_bad_request", None),
+    (Code::BadTenant, 400, "bad_tenant", None),
+    (Code::NoSuchRoute, 404, "no_such_route", None),
+    (Code::MethodNotAllowed, 405, "method_not_allowed", None),
+    (Code::EphemeralQueueNotFound, 404, "ephemeral_queue_not_found", None),
+    (Code::PayloadTooLarge, 413, "payload_too_large", None),
+    (Code::QueueFull, 429, "queue_full", None),
+    (Code::RateLimited, 429, "rate_limited", Some(1)),
+    (Code::QueueLimit, 429, "queue_limit", None),
+    (Code::PartitionLimit, 429, "partition_limit", None),
+    (Code::GroupLimit, 429, "group_limit", None),
+    (Code::ParkedLimit, 429, "parked_limit", None),
+    (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
+    (Code::Overloaded, 503, "overloaded", Some(1)),
+];
+
+impl Code {
+    fn row(self) -> &'static (Code, u16, &'static str, Option<u32>) {
+        // The table has a row for every code, in the enum's order: the test below holds it to that.
+        &TABLE[self as usize]
+    }
+
+    /// The HTTP status.
+    pub fn status(self) -> u16 {
+        self.row().1
+    }
+
+    /// The word in the body.
+    pub fn word(self) -> &'static str {
+        self.row().2
+    }
+
+    /// Seconds for `Retry-After`, where trying again helps.
+    pub fn retry_after_s(self) -> Option<u32> {
+        self.row().3
+    }
+}
+
+/// A refusal: its code, and a sentence that names what is wrong and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// What kind of refusal.
+    pub code: Code,
+    /// The sentence for the person who reads it.
+    pub message: String,
+}
+
+impl ApiError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(crate) fn overloaded(what: &str) -> Self {
+        Self::new(Code::Overloaded, format!("{what}; nothing was done, try again"))
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let code = match error.code() {
+            "bad_request" => Code::BadRequest,
+            "payload_too_large" => Code::PayloadTooLarge,
+            _ => Code::EphemeralBadRequest,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PushError> for ApiError {
+    fn from(error: PushError) -> Self {
+        let code = match error {
+            PushError::QueueFull { .. } => Code::QueueFull,
+            PushError::MessageTooLarge { .. } => Code::PayloadTooLarge,
+            PushError::NodeMemory { .. } => Code::EphemeralUnavailable,
+            PushError::QueueLimit => Code::QueueLimit,
+            PushError::PartitionLimit { .. } => Code::PartitionLimit,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PopError> for ApiError {
+    fn from(error: PopError) -> Self {
+        let code = match error {
+            PopError::QueueLimit => Code::QueueLimit,
+            PopError::PartitionLimit { .. } => Code::PartitionLimit,
+            PopError::GroupLimit { .. } => Code::GroupLimit,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ConfigureError> for ApiError {
+    fn from(error: ConfigureError) -> Self {
+        let code = match error {
+            ConfigureError::QueueLimit => Code::QueueLimit,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_finds_its_own_row() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.0 as usize, index, "{} stands in the wrong row", row.2);
+        }
+        assert_eq!(Code::Overloaded as usize, TABLE.len() - 1, "a code without a row");
+    }
+
+    #[test]
+    fn words_are_told_apart() {
+        let mut words: Vec<_> = TABLE.iter().map(|row| row.2).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), TABLE.len());
+    }
+}

@@ -1,0 +1,90 @@
+//! Accepts connections on this shard's own listener; the kernel spreads them over the shards.
+
+use std::{net::Shutdown, rc::Rc, time::Duration};
+
+use queen_fabric::rt::{self, TcpListener, TcpStream};
+use queen_wire::response::{self, ContentType, Head};
+use rustix::net::SendFlags;
+
+use crate::{connection, error::Code, shard::Shard};
+
+/// The pause after an accept that failed for want of descriptors or memory, doubled up to the second figure.
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+const BACK_OFF_MAX: Duration = Duration::from_millis(500);
+
+/// Accepts until it is cancelled.
+pub(crate) async fn run(shard: Rc<Shard>, listener: TcpListener) {
+    let mut back_off = BACK_OFF_MIN;
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                back_off = BACK_OFF_MIN;
+                welcome(&shard, stream);
+            }
+            Err(error) => {
+                if shard.metrics.accept_failed() {
+                    tracing::warn!(shard = shard.id(), %error, "cannot accept connections; trying again");
+                }
+                rt::sleep(back_off).await;
+                back_off = (back_off * 2).min(BACK_OFF_MAX);
+            }
+        }
+    }
+}
+
+fn welcome(shard: &Rc<Shard>, stream: TcpStream) {
+    let Some(seat) = Seat::take(shard) else {
+        shard.metrics.connection_refused();
+        turn_away(stream);
+        return;
+    };
+    shard.metrics.connection_accepted();
+    let shard = Rc::clone(shard);
+    rt::spawn_local(async move {
+        connection::serve(shard, stream).await;
+        drop(seat);
+    })
+    .detach();
+}
+
+/// Tells a client that the node is full, as far as the socket takes it at once.
+fn turn_away(stream: TcpStream) {
+    let mut body = Vec::new();
+    response::append_error(
+        &mut body,
+        "The node holds as many connections as QUEEN_HTTP_MAX_CONNECTIONS allows; try again",
+        Code::Overloaded.word(),
+    );
+    let head = Head {
+        status: Code::Overloaded.status(),
+        keep_alive: false,
+        content_type: ContentType::Json,
+        retry_after_s: Code::Overloaded.retry_after_s(),
+        allow: None,
+        no_cache: false,
+        body_omitted: false,
+        http10: false,
+    };
+    let mut out = Vec::new();
+    response::write(&mut out, &head, &body);
+    // Best effort: a client that does not take it learns as much from the end of the connection.
+    let _ = rustix::net::send(&stream, &out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let _ = stream.shutdown(Shutdown::Write);
+}
+
+/// A connection's place among those that the node may hold.
+struct Seat {
+    shard: Rc<Shard>,
+}
+
+impl Seat {
+    fn take(shard: &Rc<Shard>) -> Option<Self> {
+        shard.connections.try_take(&shard.node.connections, 1).then(|| Self { shard: Rc::clone(shard) })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shard.connections.give(&self.shard.node.connections, 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! `/status` and `/metrics`: the JSON reports.
+
+use std::fmt::Write;
+
+use queen_wire::response::append_json_string;
+
+use super::{ENGINE, Observation, process};
+use crate::node::{Node, RoleLine};
+
+/// `/status`: who runs where, and what it holds.
+pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
+    let mut out = String::with_capacity(1024);
+    let sum = |of: fn(&Observation) -> u64| shards.iter().map(of).sum::<u64>();
+    let _ = write!(
+        out,
+        "{{\"status\":\"ok\",\"engine\":{},\"version\":{},\"bootEpoch\":\"{:016x}\",\"uptimeSeconds\":{},\
+         \"connections\":{},\"parked\":{},\"ephemeral\":{{\"queues\":{},\"messages\":{},\"bytes\":{},\
+         \"memoryBytes\":{},\"maxBytes\":{}}},\"shards\":[",
+        quoted(ENGINE),
+        quoted(node.version),
+        node.boot_epoch,
+        node.boot.elapsed().as_secs(),
+        sum(|shard| shard.connections),
+        sum(|shard| shard.engine.parked),
+        sum(|shard| shard.engine.queues),
+        sum(|shard| shard.engine.messages),
+        sum(|shard| shard.engine.payload_bytes),
+        sum(|shard| shard.engine.memory_bytes),
+        node.config.ephemeral_max_bytes,
+    );
+    for (index, role) in node.roles.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        append_role(&mut out, index, role, shards.get(index));
+    }
+    out.push_str("]}");
+    out.into_bytes()
+}
+
+fn append_role(out: &mut String, index: usize, role: &RoleLine, shard: Option<&Observation>) {
+    let cpu = role.cpu.map_or_else(|| "null".to_owned(), |cpu| cpu.to_string());
+    let _ = write!(out, "{{\"role\":\"{}\",\"cpu\":{cpu},\"owns\":{}", role.role, quoted(&role.owns));
+    if let Some(shard) = shard {
+        let engine = &shard.engine;
+        let _ = write!(
+            out,
+            ",\"shard\":{index},\"connections\":{},\"parked\":{},\"requests\":{},\"queues\":{},\"messages\":{},\
+             \"bytes\":{},\"memoryBytes\":{},\"stalls\":{},\"sleeps\":{},\"foreignWakes\":{},\"creditsRefused\":{}",
+            shard.connections,
+            engine.parked,
+            shard.counters.requests,
+            engine.queues,
+            engine.messages,
+            engine.payload_bytes,
+            engine.memory_bytes,
+            shard.counters.stalls,
+            shard.lanes.sleeps,
+            shard.lanes.wakes_sent,
+            shard.lanes.peers.iter().map(|peer| peer.credits_refused).sum::<u64>(),
+        );
+    }
+    out.push('}');
+}
+
+/// `/metrics`: the short form that the published clients read.
+pub(super) fn metrics(node: &Node, shards: &[Observation]) -> Vec<u8> {
+    let uptime_s = node.boot.elapsed().as_secs_f64();
+    let requests: u64 = shards.iter().map(|shard| shard.counters.requests).sum();
+    let messages: u64 = shards.iter().map(|shard| shard.engine.pushed + shard.engine.popped).sum();
+    let per_second = |total: u64| total as f64 / uptime_s.max(1.0);
+    let rss = process::resident_bytes();
+    let held: u64 = shards.iter().map(|shard| shard.engine.memory_bytes).sum();
+    let (user_us, system_us) = process::cpu_us();
+    format!(
+        "{{\"uptime\":{uptime_s:.3},\"requests\":{{\"total\":{requests},\"rate\":{:.3}}},\
+         \"messages\":{{\"total\":{messages},\"rate\":{:.3}}},\
+         \"database\":{{\"poolSize\":1,\"idleConnections\":1,\"waitingRequests\":0}},\
+         \"memory\":{{\"rss\":{rss},\"heapTotal\":{rss},\"heapUsed\":{held},\"external\":0,\"arrayBuffers\":0}},\
+         \"cpu\":{{\"user\":{user_us},\"system\":{system_us}}}}}",
+        per_second(requests),
+        per_second(messages),
+    )
+    .into_bytes()
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    append_json_string(&mut out, text);
+    String::from_utf8(out).expect("a JSON string of a string is text")
+}

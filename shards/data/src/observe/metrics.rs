@@ -1,0 +1,176 @@
+//! One shard's counters and histograms: plain cells, written on the hot path, read when somebody asks.
+
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+
+use crate::routes::Route;
+
+/// A turn of the executor that one request held for longer than this is a stall: counted, and logged with its route.
+const STALL: Duration = Duration::from_millis(5);
+
+/// Histograms keep two significant digits between a microsecond and this: a waiting pop's longest time, doubled.
+const LONGEST_US: u64 = 600_000_000;
+const DIGITS: u8 = 2;
+
+/// Upper bounds of the buckets that Prometheus gets, in microseconds.
+pub(super) const BUCKETS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000,
+    30_000_000,
+];
+
+/// A log line about the same trouble is written for every so many events at the most.
+const LOG_EVERY: u64 = 100;
+
+/// Counts since boot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: u64,
+    pub(crate) malformed: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) accept_errors: u64,
+    pub(crate) stalls: u64,
+    pub(crate) longest_turn_us: u64,
+    pub(crate) lag_us: u64,
+    pub(crate) lag_samples: u64,
+}
+
+/// How long the requests of one route took.
+#[derive(Debug)]
+pub(crate) struct RouteTimes {
+    pub(crate) route: Route,
+    pub(crate) count: u64,
+    pub(crate) sum_us: u64,
+    /// Cumulative counts at [`BUCKETS_US`].
+    pub(crate) at_most: [u64; BUCKETS_US.len()],
+}
+
+/// The counters of a shard.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    counters: Cell<Counters>,
+    times: RefCell<Vec<Times>>,
+}
+
+#[derive(Debug)]
+struct Times {
+    histogram: Histogram<u32>,
+    sum_us: u64,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let times = || Times {
+            histogram: Histogram::new_with_bounds(1, LONGEST_US, DIGITS).expect("constant bounds are valid"),
+            sum_us: 0,
+        };
+        Self { counters: Cell::default(), times: RefCell::new(Route::ALL.iter().map(|_| times()).collect()) }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// A request of `route` was answered after `took`, counted from when it was read.
+    pub(crate) fn observe_request(&self, route: Route, took: Duration) {
+        let took_us = took.as_micros() as u64;
+        let times = &mut self.times.borrow_mut()[route as usize];
+        times.histogram.saturating_record(took_us.max(1));
+        times.sum_us += took_us;
+        self.update(|counters| counters.requests += 1);
+    }
+
+    /// Serving a request of `route` held the executor for `took`.
+    pub(crate) fn observe_turn(&self, route: Route, took: Duration) {
+        if took < STALL {
+            return;
+        }
+        let took_us = took.as_micros() as u64;
+        self.update(|counters| {
+            counters.stalls += 1;
+            counters.longest_turn_us = counters.longest_turn_us.max(took_us);
+        });
+        tracing::warn!(route = route.name(), took_us, "a request held its shard for more than 5 ms");
+    }
+
+    /// A task was woken this much later than it had asked for.
+    pub(crate) fn observe_lag(&self, lag: Duration) {
+        self.update(|counters| {
+            counters.lag_us += lag.as_micros() as u64;
+            counters.lag_samples += 1;
+        });
+    }
+
+    pub(crate) fn malformed(&self) {
+        self.update(|counters| counters.malformed += 1);
+    }
+
+    pub(crate) fn connection_accepted(&self) {
+        self.update(|counters| counters.accepted += 1);
+    }
+
+    pub(crate) fn connection_refused(&self) {
+        self.update(|counters| counters.refused += 1);
+    }
+
+    /// Counts a failed accept; true where it is worth a log line.
+    pub(crate) fn accept_failed(&self) -> bool {
+        self.update(|counters| counters.accept_errors += 1);
+        self.counters.get().accept_errors % LOG_EVERY == 1
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters.get()
+    }
+
+    /// The times of every route that was asked for.
+    pub(crate) fn routes(&self) -> Vec<RouteTimes> {
+        let times = self.times.borrow();
+        Route::ALL
+            .iter()
+            .zip(times.iter())
+            .filter(|(_, times)| !times.histogram.is_empty())
+            .map(|(&route, times)| RouteTimes {
+                route,
+                count: times.histogram.len(),
+                sum_us: times.sum_us,
+                at_most: BUCKETS_US.map(|bound| times.histogram.count_between(0, bound)),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_in_every_bucket_that_holds_them() {
+        let metrics = Metrics::new();
+        metrics.observe_request(Route::Push, Duration::from_micros(40));
+        metrics.observe_request(Route::Push, Duration::from_millis(3));
+        let routes = metrics.routes();
+        assert_eq!(routes.len(), 1);
+        let push = &routes[0];
+        assert_eq!((push.route, push.count, push.sum_us), (Route::Push, 2, 3_040));
+        assert_eq!(push.at_most[0], 1);
+        assert_eq!(push.at_most[4], 1, "3 ms are not within 1 ms");
+        assert_eq!(push.at_most[6], 2);
+        assert!(push.at_most.is_sorted());
+    }
+
+    #[test]
+    fn only_a_long_turn_is_a_stall() {
+        let metrics = Metrics::new();
+        metrics.observe_turn(Route::Push, Duration::from_millis(4));
+        assert_eq!(metrics.counters().stalls, 0);
+        metrics.observe_turn(Route::Push, Duration::from_millis(6));
+        assert_eq!((metrics.counters().stalls, metrics.counters().longest_turn_us), (1, 6_000));
+    }
+}

@@ -1,0 +1,114 @@
+//! What the node shows of itself: `/health`, `/status`, `/metrics` and `/metrics/prometheus`.
+//!
+//! Each shard counts for itself; a report asks every shard over its lane and puts the answers together, so that no
+//! counter is ever shared.
+
+mod json;
+mod metrics;
+mod process;
+mod prometheus;
+
+use std::rc::Rc;
+
+use queen_ephemeral::Stats;
+use queen_fabric::{ShardId, port::PortCounters, rt};
+use queen_wire::response::{ContentType, append_json_string};
+
+pub(crate) use self::metrics::Metrics;
+use self::metrics::{Counters, RouteTimes};
+use crate::{
+    connection::{Operation, Out},
+    ephemeral::{Call, Handled},
+    error::ApiError,
+    protocol::{Answer, Ask},
+    reply::{Reply, promise},
+    routes::Route,
+    shard::Shard,
+};
+
+/// What `/health` and `/status` call this broker.
+const ENGINE: &str = "thread-per-core";
+
+/// One shard's counters at one moment.
+#[derive(Debug)]
+pub struct Observation {
+    pub(crate) connections: u64,
+    pub(crate) waiting: u64,
+    pub(crate) counters: Counters,
+    pub(crate) routes: Vec<RouteTimes>,
+    pub(crate) engine: Stats,
+    pub(crate) lanes: PortCounters,
+}
+
+impl Shard {
+    /// This shard's counters.
+    pub(crate) fn observe_here(&self) -> Observation {
+        Observation {
+            connections: self.connections.used(),
+            waiting: self.parked.used(),
+            counters: self.metrics.counters(),
+            routes: self.metrics.routes(),
+            engine: self.engine.borrow().stats(),
+            lanes: self.peers.counters(),
+        }
+    }
+
+    /// `/health`: cheap, and the same whoever asks.
+    pub(crate) fn health(&self, call: &Call<'_>, out: &mut Out) -> Handled {
+        out.with_body(&call.frame, 200, |body| {
+            body.extend_from_slice(b"{\"status\":\"healthy\",\"database\":\"connected\",\"engine\":");
+            append_json_string(body, ENGINE);
+            body.extend_from_slice(b",\"version\":");
+            append_json_string(body, self.node.version);
+            body.push(b'}');
+        });
+        Handled::Done
+    }
+
+    /// The three reports that need every shard's counters.
+    pub(crate) fn report(self: &Rc<Self>, call: &Call<'_>) -> Handled {
+        let route = call.frame.route;
+        let (promise, promised) = promise();
+        let shard = Rc::clone(self);
+        rt::spawn_local(async move {
+            let reply = match shard.observe_all().await {
+                Ok(observations) => shard.render_report(route, &observations),
+                Err(error) => error.into(),
+            };
+            promise.keep(reply);
+        })
+        .detach();
+        call.later(Operation::Promised(promised))
+    }
+
+    fn render_report(&self, route: Route, shards: &[Observation]) -> Reply {
+        match route {
+            Route::Prometheus => {
+                let mut reply = Reply::json(200, prometheus::render(&self.node, shards).into_bytes());
+                reply.content_type = ContentType::Prometheus;
+                reply
+            }
+            Route::Metrics => Reply::json(200, json::metrics(&self.node, shards)),
+            _ => Reply::json(200, json::status(&self.node, shards)),
+        }
+    }
+
+    async fn observe_all(&self) -> Result<Vec<Observation>, ApiError> {
+        let mut observations = Vec::with_capacity(self.peers.shards());
+        for id in 0..self.peers.shards() as ShardId {
+            observations.push(if id == self.id() {
+                self.observe_here()
+            } else {
+                let asked = self
+                    .peers
+                    .ask(id, Ask::Observe)
+                    .map_err(|_| ApiError::overloaded("The lane to another shard is full"))?;
+                match asked.await.answer {
+                    Answer::Observed(observation) => *observation,
+                    other => unreachable!("asked for counters, got {other:?}"),
+                }
+            });
+        }
+        Ok(observations)
+    }
+}

@@ -1,0 +1,132 @@
+//! The owner's side of every verb: one synchronous engine call each, whichever shard the request came in on.
+//!
+//! Before a call that may need more memory or another queue, the shard draws on the node's budgets; after it, the
+//! timer learns when the engine wants to be called next.
+
+use queen_ephemeral::{AckStatus, Claim, Millis, ParkId, Pop, Popped as Outcome, TenantId, WaiterId};
+use queen_fabric::{ShardId, slice};
+use queen_wire::response::append_json_string;
+
+use crate::{
+    error::ApiError,
+    protocol::{Piece, QueueKey, ScanAsk},
+    shard::Shard,
+};
+
+/// Bytes of bookkeeping that a push may add beside its messages: a new queue, partition and name.
+const PUSH_RECORDS_BYTES: u64 = 1024;
+
+/// Bytes of bookkeeping per message, as the node's maximum counts them.
+const MESSAGE_RECORD_BYTES: u64 = 48;
+
+/// Queue slots that one piece of the listing looks at: well under a millisecond of work.
+const SCAN_SLOTS: u32 = 2_000;
+
+impl Shard {
+    /// The data shard that owns a queue: the same on every shard and in every run.
+    pub(crate) fn owner(&self, tenant: TenantId, queue: &str) -> ShardId {
+        slice::owner(slice::slice(&tenant.0, queue), self.peers.shards())
+    }
+
+    pub(crate) fn push_here<'p>(
+        &self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        partition: &str,
+        payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+    ) -> Result<(), ApiError> {
+        let bytes: u64 = payloads.clone().map(|payload| payload.len() as u64).sum();
+        self.make_room(bytes + payloads.len() as u64 * MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
+        let pushed = self.engine.borrow_mut().push(now_ms, tenant, queue, partition, payloads, &mut &self.outlet);
+        self.timers.rearm(self);
+        pushed.map_err(ApiError::from)
+    }
+
+    /// Pops for `waiter`. A stopping node parks nobody.
+    pub(crate) fn pop_here(&self, now_ms: Millis, mut pop: Pop<'_>, waiter: WaiterId) -> Result<Outcome, ApiError> {
+        if self.node.is_stopping() {
+            pop.wait_ms = 0;
+        }
+        self.make_room(PUSH_RECORDS_BYTES);
+        let popped = self.engine.borrow_mut().pop(now_ms, &pop, waiter, &mut &self.outlet);
+        self.timers.rearm(self);
+        popped.map_err(ApiError::from)
+    }
+
+    pub(crate) fn cancel_here(&self, park: ParkId) {
+        self.engine.borrow_mut().cancel(park);
+    }
+
+    pub(crate) fn settle_here(&self, claim: Claim) {
+        self.engine.borrow_mut().settle(claim);
+    }
+
+    pub(crate) fn give_back_here(&self, claim: Claim) {
+        let now_ms = self.now_ms();
+        self.engine.borrow_mut().give_back(now_ms, claim, &mut &self.outlet);
+        self.timers.rearm(self);
+    }
+
+    /// Acks in order; appends `{"results":[{"id","outcome"},…]}`.
+    pub(crate) fn ack_here<'i>(
+        &self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        group: Option<&str>,
+        acks: impl Iterator<Item = (&'i str, AckStatus)>,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"{\"results\":[");
+        let mut engine = self.engine.borrow_mut();
+        for (index, (id, status)) in acks.enumerate() {
+            let outcome = engine.ack(now_ms, tenant, queue, group, id, status, &mut &self.outlet);
+            out.extend_from_slice(if index == 0 { b"{\"id\":" } else { b",{\"id\":" });
+            append_json_string(out, id);
+            out.extend_from_slice(b",\"outcome\":\"");
+            out.extend_from_slice(outcome.as_str().as_bytes());
+            out.extend_from_slice(b"\"}");
+        }
+        drop(engine);
+        out.extend_from_slice(b"]}");
+        self.timers.rearm(self);
+    }
+
+    /// Drops the queue's messages and says how many.
+    pub(crate) fn reset_here(&self, now_ms: Millis, key: &QueueKey) -> u64 {
+        let dropped = self.engine.borrow_mut().reset(now_ms, key.tenant, &key.queue, &mut &self.outlet);
+        self.timers.rearm(self);
+        dropped
+    }
+
+    /// A piece of the listing.
+    pub(crate) fn scan_here(&self, ask: &ScanAsk) -> Piece {
+        let mut rows = Vec::new();
+        let next = self.engine.borrow().scan(ask.tenant, ask.from, SCAN_SLOTS, &mut |row| {
+            let mut rendered = Vec::with_capacity(512);
+            crate::ephemeral::reads::render_row(&row, &mut rendered);
+            rows.push((row.queue.to_owned(), row.payload_bytes, rendered));
+        });
+        Piece { rows, next }
+    }
+
+    /// Draws on the node's budgets so that the engine may grow by `bytes` and by one queue, if the node has it.
+    pub(crate) fn make_room(&self, bytes: u64) {
+        let mut engine = self.engine.borrow_mut();
+        let memory = self.memory.cover(&self.node.memory, engine.memory_bytes() + bytes);
+        engine.set_memory_limit(memory);
+        let queues = self.queues.cover(&self.node.queues, engine.queues() + 1);
+        engine.set_queue_limit(queues);
+    }
+
+    /// Gives the node back what the engine does not need at the moment.
+    pub(crate) fn return_room(&self) {
+        let mut engine = self.engine.borrow_mut();
+        self.memory.trim(&self.node.memory, engine.memory_bytes());
+        self.queues.trim(&self.node.queues, engine.queues());
+        let (memory, queues) = (engine.memory_bytes(), engine.queues());
+        engine.set_memory_limit(self.memory.cover(&self.node.memory, memory));
+        engine.set_queue_limit(self.queues.cover(&self.node.queues, queues));
+    }
+}

@@ -1,0 +1,171 @@
+//! What data shards ask each other over their lanes, and what comes back.
+//!
+//! A request crosses already parsed and owned; an answer crosses already rendered. Everything above a few words is
+//! boxed, so that a parcel stays within the lane's 64 bytes.
+
+use queen_ephemeral::{AckStatus, Claim, TenantId};
+use queen_fabric::port::Protocol;
+use queen_wire::body::Options;
+
+use crate::{
+    error::ApiError,
+    observe::Observation,
+    reply::{Popped, Reply},
+};
+
+/// The protocol among data shards.
+#[derive(Debug)]
+pub struct DataProtocol;
+
+impl Protocol for DataProtocol {
+    type Ask = Ask;
+    type Tell = Tell;
+    type Answer = Answer;
+}
+
+/// A request for a queue that another shard owns.
+#[derive(Debug)]
+pub enum Ask {
+    /// Append messages.
+    Push(Box<PushAsk>),
+    /// Take messages, or wait for them.
+    Pop(Box<PopAsk>),
+    /// Settle leases.
+    Ack(Box<AckAsk>),
+    /// Store a declaration, then apply it.
+    Configure(Box<ConfigureAsk>),
+    /// Drop a queue's messages.
+    Reset(Box<QueueKey>),
+    /// Remove a queue and its declaration.
+    Delete(Box<QueueKey>),
+    /// Read a queue's depth.
+    Depth(Box<DepthAsk>),
+    /// Read a piece of the listing.
+    Scan(Box<ScanAsk>),
+    /// Read the shard's counters.
+    Observe,
+}
+
+/// What a shard says without waiting for an answer: the end of a claim that it was handed.
+#[derive(Debug)]
+pub enum Tell {
+    /// The answer reached the client's socket.
+    Settle(Claim),
+    /// It could not be written: the messages go back to where they were.
+    GiveBack(Claim),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug)]
+pub enum Answer {
+    /// A push was taken whole: so many messages.
+    Pushed(u32),
+    /// A pop's messages, or its empty list.
+    Popped(Box<Popped>),
+    /// A whole response.
+    Reply(Box<Reply>),
+    /// A refusal.
+    Refused(Box<ApiError>),
+    /// A piece of the listing.
+    Piece(Box<Piece>),
+    /// The shard's counters.
+    Observed(Box<Observation>),
+}
+
+/// A queue of a tenant.
+#[derive(Debug, Clone)]
+pub struct QueueKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Its name.
+    pub queue: String,
+}
+
+/// The payloads of one push, copied out of the request's buffer in one piece.
+#[derive(Debug)]
+pub struct PushAsk {
+    /// The queue.
+    pub key: QueueKey,
+    /// The partition.
+    pub partition: String,
+    /// All payloads, one after the other.
+    pub bytes: Vec<u8>,
+    /// Where each payload ends in `bytes`.
+    pub ends: Vec<usize>,
+}
+
+impl PushAsk {
+    /// The payloads in order.
+    pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.ends.len()).map(|index| {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            &self.bytes[start..self.ends[index]]
+        })
+    }
+}
+
+/// One pop.
+#[derive(Debug)]
+pub struct PopAsk {
+    /// The queue.
+    pub key: QueueKey,
+    /// One partition, or any.
+    pub partition: Option<String>,
+    /// The group, or queue mode.
+    pub group: Option<String>,
+    /// At most so many messages.
+    pub batch: u32,
+    /// Whether delivery settles them.
+    pub auto_ack: bool,
+    /// How long to wait for the first message; 0 does not wait.
+    pub wait_ms: u64,
+}
+
+/// The acks of one call.
+#[derive(Debug)]
+pub struct AckAsk {
+    /// The queue.
+    pub key: QueueKey,
+    /// The group, or queue mode.
+    pub group: Option<String>,
+    /// Ids and what became of the messages.
+    pub acks: Vec<(String, AckStatus)>,
+}
+
+/// A declaration on its way to the store and into the engine.
+#[derive(Debug)]
+pub struct ConfigureAsk {
+    /// The queue.
+    pub key: QueueKey,
+    /// The options as sent, stored and echoed.
+    pub options_text: String,
+    /// The options as read.
+    pub options: Options,
+}
+
+/// A depth read.
+#[derive(Debug)]
+pub struct DepthAsk {
+    /// The queue.
+    pub key: QueueKey,
+    /// Count what this group has before it.
+    pub group: Option<String>,
+}
+
+/// A piece of the listing: from one slot of the owner's queue table, a bounded number on.
+#[derive(Debug)]
+pub struct ScanAsk {
+    /// Whose queues.
+    pub tenant: TenantId,
+    /// The slot to start at; 0 is the first.
+    pub from: u32,
+}
+
+/// Rows of a [`ScanAsk`], in no order.
+#[derive(Debug)]
+pub struct Piece {
+    /// Queue name, payload bytes, and the rendered row.
+    pub rows: Vec<(String, u64, Vec<u8>)>,
+    /// Where the next piece starts, if there is one.
+    pub next: Option<u32>,
+}

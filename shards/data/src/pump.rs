@@ -1,0 +1,126 @@
+//! Serves what other shards ask: one task, one request after the other, each a plain call on the engine.
+
+use std::{future::poll_fn, rc::Rc};
+
+use queen_ephemeral::{Pop, Popped as Outcome};
+use queen_fabric::port::{Incoming, Ticket};
+
+use crate::{
+    ephemeral::declare::AnswerTo,
+    error::ApiError,
+    outlet::render_empty,
+    protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, Tell},
+    reply::{Popped, Reply},
+    shard::Shard,
+};
+
+/// Runs for as long as the shard does.
+pub(crate) async fn run(shard: Rc<Shard>) {
+    loop {
+        let incoming = poll_fn(|cx| shard.peers.poll_incoming(cx)).await;
+        shard.serve_peer(incoming);
+    }
+}
+
+/// Takes the store's answers in. They are awaited where they were asked for; nothing else comes from the store.
+pub(crate) async fn run_store(shard: Rc<Shard>) {
+    loop {
+        let incoming = poll_fn(|cx| shard.declarations.store().poll_incoming(cx)).await;
+        tracing::error!(?incoming, "the store asked a data shard for something");
+    }
+}
+
+impl Shard {
+    fn serve_peer(self: &Rc<Self>, incoming: Incoming<DataProtocol>) {
+        match incoming {
+            Incoming::Ask { ticket, ask } => self.serve_ask(ticket, ask),
+            Incoming::Cancel { ticket } => {
+                let park = self.outlet.waiters().borrow_mut().cancel(ticket);
+                if let Some(park) = park {
+                    self.cancel_here(park);
+                }
+            }
+            Incoming::Tell { tell: Tell::Settle(claim), .. } => self.settle_here(claim),
+            Incoming::Tell { tell: Tell::GiveBack(claim), .. } => self.give_back_here(claim),
+            Incoming::Orphan { answer, follow } => {
+                // The client went while its answer was on the way.
+                if let Answer::Popped(popped) = answer
+                    && let Some(claim) = popped.claim
+                {
+                    follow.tell(Tell::GiveBack(claim));
+                }
+            }
+        }
+    }
+
+    fn serve_ask(self: &Rc<Self>, ticket: Ticket, ask: Ask) {
+        let answer = match ask {
+            Ask::Push(push) => self.serve_push(&push),
+            Ask::Pop(pop) => match self.serve_pop(ticket, &pop) {
+                Some(answer) => answer,
+                None => return,
+            },
+            Ask::Ack(ack) => self.serve_ack(&ack),
+            Ask::Configure(ask) => return self.declare_here(ask, AnswerTo::There(ticket)),
+            Ask::Delete(key) => return self.delete_here(key, AnswerTo::There(ticket)),
+            Ask::Reset(key) => Answer::Reply(Box::new(self.reset_reply(&key))),
+            Ask::Depth(ask) => Answer::Reply(Box::new(self.depth_reply(&ask))),
+            Ask::Scan(ask) => Answer::Piece(Box::new(self.scan_here(&ask))),
+            Ask::Observe => Answer::Observed(Box::new(self.observe_here())),
+        };
+        self.peers.answer(ticket, answer);
+    }
+
+    fn serve_push(&self, push: &PushAsk) -> Answer {
+        let key = &push.key;
+        match self.push_here(self.now_ms(), key.tenant, &key.queue, &push.partition, push.payloads()) {
+            Ok(()) => Answer::Pushed(push.ends.len() as u32),
+            Err(error) => refused(error),
+        }
+    }
+
+    /// None where the pop is parked, or was answered by the engine call itself.
+    fn serve_pop(&self, ticket: Ticket, ask: &PopAsk) -> Option<Answer> {
+        let pop = Pop {
+            tenant: ask.key.tenant,
+            queue: &ask.key.queue,
+            partition: ask.partition.as_deref(),
+            group: ask.group.as_deref(),
+            batch: ask.batch,
+            auto_ack: ask.auto_ack,
+            wait_ms: ask.wait_ms,
+        };
+        let waiter = self.outlet.waiters().borrow_mut().add_there(ticket);
+        let outcome = self.pop_here(self.now_ms(), pop, waiter);
+        let mut waiters = self.outlet.waiters().borrow_mut();
+        match outcome {
+            Ok(Outcome::Delivered) => None,
+            Ok(Outcome::Parked(park)) => {
+                waiters.parked(waiter, park);
+                None
+            }
+            Ok(Outcome::Empty) => {
+                waiters.remove(waiter);
+                let mut body = Vec::new();
+                render_empty(&mut body, &ask.key.queue);
+                Some(Answer::Popped(Box::new(Popped { body, claim: None })))
+            }
+            Err(error) => {
+                waiters.remove(waiter);
+                Some(refused(error))
+            }
+        }
+    }
+
+    fn serve_ack(&self, ack: &AckAsk) -> Answer {
+        let mut body = Vec::new();
+        let acks = ack.acks.iter().map(|(id, status)| (id.as_str(), *status));
+        let key = &ack.key;
+        self.ack_here(self.now_ms(), key.tenant, &key.queue, ack.group.as_deref(), acks, &mut body);
+        Answer::Reply(Box::new(Reply::json(200, body)))
+    }
+}
+
+fn refused(error: ApiError) -> Answer {
+    Answer::Refused(Box::new(error))
+}

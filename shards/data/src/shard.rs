@@ -1,0 +1,176 @@
+//! One data shard: what it owns, how it starts, and how it stops.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use queen_ephemeral::{Engine, EngineConfig, Millis};
+use queen_fabric::{
+    ShardId,
+    port::{Port, PortSeed},
+    protocol::store::{Declaration, StoreProtocol},
+    rt,
+};
+use queen_wire::http::Limits;
+
+use crate::{
+    budget::{Counted, Grant},
+    clock::Clock,
+    connection::Out,
+    ephemeral::declare::Declarations,
+    listener, node::Node,
+    observe::Metrics,
+    outlet::Outlet,
+    protocol::DataProtocol,
+    pump,
+    timers,
+};
+
+/// Bytes read from a socket in one system call, into a buffer that all connections of the shard share.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// The most bytes of the node's budget for messages that a shard takes at a time.
+const MEMORY_CHUNK_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of the node's budget for unfinished requests that a shard takes at a time.
+const BUFFERED_CHUNK_MAX_BYTES: u64 = 1024 * 1024;
+
+/// The most queues, waiting pops or connections that a shard takes from the node's budgets at a time.
+const COUNT_CHUNK_MAX: u64 = 256;
+
+/// How often a stopping shard looks whether it is done.
+const DRAIN_TICK: Duration = Duration::from_millis(5);
+
+/// Head and header limits of HTTP requests: what nginx and hyper take by default, or more.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 100;
+
+/// Everything a data shard is made from; sent to its executor.
+#[derive(Debug)]
+pub struct ShardSeed {
+    /// What the shards share.
+    pub node: Arc<Node>,
+    /// The rules' limits and defaults.
+    pub engine: EngineConfig,
+    /// Lanes to the other data shards.
+    pub peers: PortSeed<DataProtocol>,
+    /// The lane to the store.
+    pub store: PortSeed<StoreProtocol>,
+    /// Declarations that the store holds for this shard's slice.
+    pub declared: Vec<Declaration>,
+}
+
+/// A running data shard. Reached through an `Rc` by its tasks; its cells are borrowed for the length of a
+/// synchronous call only.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) node: Arc<Node>,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    pub(crate) engine: RefCell<Engine>,
+    pub(crate) outlet: Outlet,
+    pub(crate) peers: Port<DataProtocol>,
+    pub(crate) declarations: Declarations,
+    pub(crate) metrics: Metrics,
+    pub(crate) memory: Grant,
+    pub(crate) queues: Grant,
+    pub(crate) parked: Counted,
+    pub(crate) connections: Counted,
+    pub(crate) buffered: Counted,
+    pub(crate) timers: timers::Timers,
+    /// Where sockets are read into; a connection that waits holds none of it.
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// Where responses are put together before they leave in one write.
+    pub(crate) out: RefCell<Out>,
+    /// Payload spans of the push being read; kept for its memory.
+    pub(crate) spans: Cell<Vec<queen_wire::body::Span>>,
+}
+
+impl Shard {
+    fn new(seed: ShardSeed) -> (Rc<Self>, Vec<Declaration>) {
+        let node = seed.node;
+        let config = &node.config;
+        let peers = seed.peers.open();
+        let shards = peers.shards();
+        let shard = Self {
+            clock: Clock::starting_at(node.boot),
+            limits: Limits {
+                head_bytes_max: HEAD_BYTES_MAX,
+                headers_max: HEADERS_MAX,
+                body_bytes_max: config.max_body_bytes,
+            },
+            engine: RefCell::new(Engine::new(seed.engine)),
+            outlet: Outlet::new(node.boot_epoch, peers.clone()),
+            declarations: Declarations::new(seed.store.open()),
+            metrics: Metrics::new(),
+            memory: Grant::of(config.ephemeral_max_bytes, shards, MEMORY_CHUNK_MAX_BYTES),
+            queues: Grant::of(config.ephemeral_max_queues, shards, COUNT_CHUNK_MAX),
+            parked: Counted::of(config.ephemeral_max_parked, shards, COUNT_CHUNK_MAX),
+            connections: Counted::of(config.max_connections, shards, COUNT_CHUNK_MAX),
+            buffered: Counted::of(config.max_buffered_bytes, shards, BUFFERED_CHUNK_MAX_BYTES),
+            timers: timers::Timers::new(),
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            out: RefCell::default(),
+            spans: Cell::default(),
+            peers,
+            node,
+        };
+        (Rc::new(shard), seed.declared)
+    }
+
+    /// This shard's number, which is also its place among the node's data shards.
+    pub(crate) fn id(&self) -> ShardId {
+        self.peers.id()
+    }
+
+    pub(crate) fn now_ms(&self) -> Millis {
+        self.clock.now_ms()
+    }
+}
+
+/// Runs a data shard until `stop` resolves and its connections are served. To be called on the shard's executor.
+///
+/// # Errors
+///
+/// When the listener cannot be opened.
+pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+    let (shard, declared) = Shard::new(seed);
+    shard.restore(declared);
+    let listener = rt::TcpListener::bind(shard.node.config.listen)?;
+    rt::spawn_local(pump::run(Rc::clone(&shard))).detach();
+    rt::spawn_local(pump::run_store(Rc::clone(&shard))).detach();
+    rt::spawn_local(timers::run_engine(Rc::clone(&shard))).detach();
+    rt::spawn_local(timers::run_sweep(Rc::clone(&shard))).detach();
+    rt::spawn_local(Rc::clone(&shard).run_declarations()).detach();
+    let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
+    stop.await;
+    shard.node.stop();
+    accepting.cancel().await;
+    shard.drain().await;
+    Ok(())
+}
+
+impl Shard {
+    /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace, and stays until no shard needs this
+    /// one any more.
+    async fn drain(&self) {
+        let deadline_ms = self.now_ms() + self.node.config.shutdown_grace_ms;
+        self.engine.borrow_mut().release_waiters(&mut &self.outlet);
+        self.timers.wake_all_connections();
+        while self.connections.used() > 0 && self.now_ms() < deadline_ms {
+            rt::sleep(DRAIN_TICK).await;
+        }
+        self.node.shard_is_drained();
+        while !self.node.all_drained() && self.now_ms() < deadline_ms {
+            rt::sleep(DRAIN_TICK).await;
+        }
+        let left = self.connections.used();
+        if left > 0 {
+            tracing::warn!(shard = self.id(), connections = left, "the grace is over: closing what is still open");
+        }
+    }
+}
