@@ -1,0 +1,3 @@
+//! Messages between roles that do not know each other: fabric is where they meet.
+
+pub mod store;

@@ -1,0 +1,52 @@
+//! What data shards ask of the store role: the declarations of ephemeral queues, which outlive the process.
+
+use crate::port::Protocol;
+
+/// The mesh between data shards and the store role.
+pub struct StoreProtocol;
+
+impl Protocol for StoreProtocol {
+    type Ask = StoreAsk;
+    /// Nothing follows a store's answer.
+    type Tell = std::convert::Infallible;
+    type Answer = StoreAnswer;
+}
+
+/// A declared queue as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The tenant's UUID.
+    pub tenant: [u8; 16],
+    /// The queue's name.
+    pub queue: String,
+    /// The options as JSON text, as the data shard wrote them.
+    pub options_json: String,
+    /// When it was declared last, in milliseconds since the Unix epoch.
+    pub updated_at_ms: u64,
+}
+
+/// What the store is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAsk {
+    /// Keep this declaration, in place of an earlier one of the same queue. Answered by [`StoreAnswer::Done`].
+    Declare(Box<Declaration>),
+    /// Forget the declaration of this tenant's queue. Answered by [`StoreAnswer::Removed`].
+    Remove(Box<([u8; 16], String)>),
+}
+
+/// What the store answers, once it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAnswer {
+    /// The declaration is kept.
+    Done {
+        /// The time it is kept under, in milliseconds since the Unix epoch.
+        updated_at_ms: u64,
+    },
+    /// The declaration is gone.
+    Removed {
+        /// Whether there was one.
+        declared: bool,
+    },
+    /// The store can't do it now. Nothing was changed, or, if it failed while committing, that is not known.
+    Unavailable(Box<str>),
+}

@@ -1,0 +1,18 @@
+//! The one door to the runtime.
+//!
+//! Executors, tasks, timers and sockets as the shards use them. Nothing outside this module names the runtime below
+//! it, glommio: a pinned thread per executor, an io_uring each, tasks that never leave their thread.
+
+mod deadline;
+mod executor;
+mod net;
+mod notify;
+mod port;
+mod stall;
+
+pub use deadline::{Deadline, sleep, sleep_until};
+pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_if_needed, yield_now};
+pub use net::{TcpListener, TcpStream};
+pub use notify::Notify;
+pub use port::{ReservedPort, reserve_port};
+pub use stall::{Stall, Stopwatch};
