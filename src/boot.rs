@@ -123,11 +123,7 @@ fn read_settings() -> Result<Settings, Exit> {
 }
 
 fn prepare(settings: Settings) -> Result<Ready, BootError> {
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        pid = std::process::id(),
-        "queen starts"
-    );
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "queen starts");
     for (name, value) in settings::non_default(&settings) {
         tracing::info!("setting {name}={value}");
     }
@@ -143,12 +139,7 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
     checks::io_uring(&limits)?;
     let data_dir = DataDir::open(&settings.process.data_dir)?;
     let stop = signals::install().map_err(BootError::Signals)?;
-    Ok(Ready {
-        settings,
-        limits,
-        data_dir,
-        stop,
-    })
+    Ok(Ready { settings, limits, data_dir, stop })
 }
 
 /// A panic anywhere ends the process: a shard that is gone would leave its queues unserved, and
@@ -157,9 +148,7 @@ fn end_at_panic(info: &PanicHookInfo<'_>) {
     log::finish();
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed");
-    complain(&format!(
-        "{info} (thread {name}); this is a bug, the process ends"
-    ));
+    complain(&format!("{info} (thread {name}); this is a bug, the process ends"));
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         complain(&backtrace.to_string());

@@ -86,19 +86,13 @@ pub enum CheckError {
 /// Raises the soft limits of locked memory and open files to the hard ones, and says what holds.
 #[must_use]
 pub fn raise_limits() -> Limits {
-    Limits {
-        memlock_bytes: raise(Resource::Memlock),
-        open_files: raise(Resource::Nofile),
-    }
+    Limits { memlock_bytes: raise(Resource::Memlock), open_files: raise(Resource::Nofile) }
 }
 
 /// The soft limit after raising it; the old one where the system refuses. `None` is no limit.
 fn raise(resource: Resource) -> u64 {
     let limit = getrlimit(resource);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = match setrlimit(resource, raised) {
         Ok(()) => raised.current,
         Err(_) => limit.current,
@@ -114,9 +108,7 @@ pub fn io_uring(limits: &Limits) -> Result<(), CheckError> {
     let uname = rustix::system::uname();
     kernel(&uname.release().to_string_lossy())?;
     if limits.memlock_bytes < MEMLOCK_MIN_BYTES {
-        return Err(CheckError::Memlock {
-            bytes: limits.memlock_bytes,
-        });
+        return Err(CheckError::Memlock { bytes: limits.memlock_bytes });
     }
     match IoUring::new(2) {
         Ok(_ring) => Ok(()),
@@ -127,23 +119,17 @@ pub fn io_uring(limits: &Limits) -> Result<(), CheckError> {
 /// Why a ring could not be had, given what the sysctl says, if there is one.
 fn refusal(source: io::Error, disabled: Option<String>) -> CheckError {
     match disabled.and_then(|text| text.trim().parse().ok()) {
-        Some(level @ 1..) if source.kind() == io::ErrorKind::PermissionDenied => {
-            CheckError::Disabled { level }
-        }
+        Some(level @ 1..) if source.kind() == io::ErrorKind::PermissionDenied => CheckError::Disabled { level },
         _ => CheckError::Refused { source },
     }
 }
 
 /// A release that does not begin with two numbers passes: the ring itself is the better test.
 fn kernel(release: &str) -> Result<(), CheckError> {
-    let mut numbers = release
-        .split(|byte: char| !byte.is_ascii_digit())
-        .map(str::parse::<u32>);
+    let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < KERNEL_MIN => {
-            Err(CheckError::Kernel {
-                release: release.to_owned(),
-            })
+            Err(CheckError::Kernel { release: release.to_owned() })
         }
         _ => Ok(()),
     }
@@ -153,11 +139,7 @@ fn kernel(release: &str) -> Result<(), CheckError> {
 ///
 /// # Errors
 /// [`CheckError::OpenFiles`] when the limit does not carry what was asked for, or anything at all.
-pub fn max_connections(
-    open_files: u64,
-    executors: usize,
-    wanted: Option<u64>,
-) -> Result<u64, CheckError> {
+pub fn max_connections(open_files: u64, executors: usize, wanted: Option<u64>) -> Result<u64, CheckError> {
     let reserved = RESERVED_FILES + FILES_PER_EXECUTOR * executors as u64;
     let room = open_files.saturating_sub(reserved);
     match wanted {
@@ -168,12 +150,7 @@ pub fn max_connections(
             hint: ", or lower QUEEN_HTTP_MAX_CONNECTIONS",
         }),
         Some(wanted) => Ok(wanted),
-        None if room == 0 => Err(CheckError::OpenFiles {
-            open_files,
-            wanted: 1024,
-            needed: 1024 + reserved,
-            hint: "",
-        }),
+        None if room == 0 => Err(CheckError::OpenFiles { open_files, wanted: 1024, needed: 1024 + reserved, hint: "" }),
         None => Ok(room),
     }
 }
@@ -211,24 +188,14 @@ mod tests {
         let said = |disabled: &str| refusal(refused(), Some(disabled.into())).to_string();
         assert!(said("2\n").contains("sysctl kernel.io_uring_disabled=0"));
         assert!(said("0\n").contains("--security-opt"));
-        assert!(
-            refusal(refused(), None)
-                .to_string()
-                .contains("--security-opt")
-        );
+        assert!(refusal(refused(), None).to_string().contains("--security-opt"));
     }
 
     #[test]
     fn too_little_locked_memory_names_the_limit_and_the_command() {
-        let limits = Limits {
-            memlock_bytes: 65_536,
-            open_files: 1024,
-        };
+        let limits = Limits { memlock_bytes: 65_536, open_files: 1024 };
         let said = io_uring(&limits).unwrap_err().to_string();
-        assert!(
-            said.contains("65536") && said.contains("ulimit -l"),
-            "{said}"
-        );
+        assert!(said.contains("65536") && said.contains("ulimit -l"), "{said}");
     }
 
     #[test]
@@ -239,9 +206,7 @@ mod tests {
 
     #[test]
     fn more_connections_than_files_name_the_limit_that_would_do() {
-        let said = max_connections(1024, 2, Some(1000))
-            .unwrap_err()
-            .to_string();
+        let said = max_connections(1024, 2, Some(1000)).unwrap_err().to_string();
         assert!(said.contains("ulimit -n 1192"), "{said}");
         assert!(said.contains("QUEEN_HTTP_MAX_CONNECTIONS"), "{said}");
         assert!(max_connections(100, 2, None).is_err());

@@ -23,9 +23,7 @@ pub enum Command {
 
 /// An argument that means nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown argument {0:?}: it takes --help, --version or --check-config; settings are environment variables"
-)]
+#[error("unknown argument {0:?}: it takes --help, --version or --check-config; settings are environment variables")]
 pub struct UnknownArgument(pub OsString);
 
 /// Reads the arguments, the program's own name left out. Of several, the first that is not

@@ -23,9 +23,7 @@ pub struct DataDir {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another process has it.
-    #[error(
-        "QUEEN_DATA_DIR={path:?} is held by process {holder}: stop it, or name another directory"
-    )]
+    #[error("QUEEN_DATA_DIR={path:?} is held by process {holder}: stop it, or name another directory")]
     Held {
         /// The directory.
         path: PathBuf,
@@ -33,9 +31,7 @@ pub enum DataDirError {
         holder: String,
     },
     /// It cannot be made or written.
-    #[error(
-        "QUEEN_DATA_DIR={path:?} cannot be used: {source}: name a directory that this user may write"
-    )]
+    #[error("QUEEN_DATA_DIR={path:?} cannot be used: {source}: name a directory that this user may write")]
     Unusable {
         /// The directory, or the file in it.
         path: PathBuf,
@@ -50,10 +46,7 @@ impl DataDir {
     /// # Errors
     /// See [`DataDirError`].
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
-        let unusable = |source| DataDirError::Unusable {
-            path: path.to_owned(),
-            source,
-        };
+        let unusable = |source| DataDirError::Unusable { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(unusable)?;
         let mut lock = OpenOptions::new()
             .read(true)
@@ -65,18 +58,12 @@ impl DataDir {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(DataDirError::Held {
-                    path: path.to_owned(),
-                    holder: holder(&mut lock),
-                });
+                return Err(DataDirError::Held { path: path.to_owned(), holder: holder(&mut lock) });
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
         sign(&mut lock).map_err(unusable)?;
-        Ok(Self {
-            path: path.to_owned(),
-            _lock: lock,
-        })
+        Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
     /// The directory.

@@ -34,20 +34,13 @@ pub fn start(settings: &settings::Log) {
         .thread_name("queen-log")
         .finish(io::stderr());
     let dropped = stderr.error_counter();
-    let filter = settings
-        .filter
-        .clone()
-        .unwrap_or_else(|| settings.level.to_string());
+    let filter = settings.filter.clone().unwrap_or_else(|| settings.level.to_string());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_span_events(FmtSpan::NONE)
         .with_ansi(false)
         .with_writer(stderr);
-    let started = if settings.json {
-        builder.json().flatten_event(true).try_init()
-    } else {
-        builder.try_init()
-    };
+    let started = if settings.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
     if started.is_ok() {
         *writer() = Some(Writer { guard, dropped });
     }
@@ -56,9 +49,7 @@ pub fn start(settings: &settings::Log) {
 /// Lines dropped so far because stderr was slower than the log.
 #[must_use]
 pub fn dropped_lines() -> usize {
-    writer()
-        .as_ref()
-        .map_or(0, |writer| writer.dropped.dropped_lines())
+    writer().as_ref().map_or(0, |writer| writer.dropped.dropped_lines())
 }
 
 /// Writes out what is queued, waiting up to a second for a slow reader, and ends the log.
@@ -73,7 +64,5 @@ pub fn finish() {
 }
 
 fn writer() -> std::sync::MutexGuard<'static, Option<Writer>> {
-    WRITER
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    WRITER.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -191,14 +191,9 @@ impl Settings {
     /// Everything that is wrong, in the table's order: values that do not parse or are out of
     /// range, aliases that contradict each other, and, once each value stands alone, settings
     /// that contradict each other.
-    pub fn from_env(
-        lookup: impl Fn(&str) -> Option<String>,
-    ) -> Result<Settings, Vec<SettingError>> {
+    pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Settings, Vec<SettingError>> {
         let mut settings = Settings {
-            listen: Listen {
-                bind_addr: IpAddr::from([0, 0, 0, 0]),
-                port: 0,
-            },
+            listen: Listen { bind_addr: IpAddr::from([0, 0, 0, 0]), port: 0 },
             http: Http::default(),
             cores: Cores::default(),
             process: Process::default(),
@@ -219,11 +214,7 @@ impl Settings {
                 .map(|found| found.error)
                 .collect::<Vec<_>>(),
         );
-        if errors.is_empty() {
-            Ok(settings)
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(settings) } else { Err(errors) }
     }
 }
 
@@ -242,9 +233,7 @@ struct Contradiction {
 
 impl Contradiction {
     fn involves_any(&self, errors: &[SettingError]) -> bool {
-        errors
-            .iter()
-            .any(|error| error.name == self.error.name || error.name == self.other)
+        errors.iter().any(|error| error.name == self.error.name || error.name == self.other)
     }
 }
 
@@ -254,10 +243,7 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
     let mut must = |holds: bool, name, value: String, relation: &str, other, limit: u64| {
         if !holds {
             let right = format!("{relation} {other} ({limit})");
-            found.push(Contradiction {
-                error: SettingError { name, value, right },
-                other,
-            });
+            found.push(Contradiction { error: SettingError { name, value, right }, other });
         }
     };
     let (http, ephemeral, cores) = (&settings.http, &settings.ephemeral, &settings.cores);
@@ -286,14 +272,7 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         ephemeral.rate,
     );
     if let (Some(mesh), Some(store)) = (cores.mesh, cores.store) {
-        must(
-            mesh != store,
-            "QUEEN_STORE_CPU",
-            store.to_string(),
-            "another core than",
-            "QUEEN_MESH_CPU",
-            mesh as u64,
-        );
+        must(mesh != store, "QUEEN_STORE_CPU", store.to_string(), "another core than", "QUEEN_MESH_CPU", mesh as u64);
     }
     found
 }
@@ -303,19 +282,11 @@ mod tests {
     use super::*;
 
     fn read(vars: &[(&str, &str)]) -> Result<Settings, Vec<SettingError>> {
-        Settings::from_env(|name| {
-            vars.iter()
-                .find(|(var, _)| *var == name)
-                .map(|(_, value)| (*value).to_owned())
-        })
+        Settings::from_env(|name| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| (*value).to_owned()))
     }
 
     fn errors(vars: &[(&str, &str)]) -> Vec<String> {
-        read(vars)
-            .expect_err("these settings are wrong")
-            .iter()
-            .map(SettingError::to_string)
-            .collect()
+        read(vars).expect_err("these settings are wrong").iter().map(SettingError::to_string).collect()
     }
 
     #[test]
@@ -368,20 +339,10 @@ mod tests {
     #[test]
     fn a_boolean_takes_eight_words_in_any_case() {
         for word in ["true", "1", "yes", "on", "TRUE", "Yes", "oN"] {
-            assert!(
-                read(&[("QUEEN_TENANCY_HEADER", word)])
-                    .unwrap()
-                    .http
-                    .tenancy_header
-            );
+            assert!(read(&[("QUEEN_TENANCY_HEADER", word)]).unwrap().http.tenancy_header);
         }
         for word in ["false", "0", "no", "off", "False", "NO"] {
-            assert!(
-                !read(&[("QUEEN_TENANCY_HEADER", word)])
-                    .unwrap()
-                    .http
-                    .tenancy_header
-            );
+            assert!(!read(&[("QUEEN_TENANCY_HEADER", word)]).unwrap().http.tenancy_header);
         }
     }
 
@@ -426,33 +387,20 @@ mod tests {
 
     #[test]
     fn a_setting_that_does_not_parse_contradicts_nothing() {
-        assert_eq!(
-            errors(&[("QUEEN_HTTP_MAX_BUFFERED_BYTES", "much")]).len(),
-            1
-        );
+        assert_eq!(errors(&[("QUEEN_HTTP_MAX_BUFFERED_BYTES", "much")]).len(), 1);
     }
 
     #[test]
     fn the_burst_is_twice_the_rate_unless_set() {
         let burst = |vars| read(vars).unwrap().ephemeral.burst();
         assert_eq!(burst(&[("QUEEN_EPHEMERAL_RATE", "50")]), 100);
-        assert_eq!(
-            burst(&[
-                ("QUEEN_EPHEMERAL_RATE", "50"),
-                ("QUEEN_EPHEMERAL_BURST", "60")
-            ]),
-            60
-        );
+        assert_eq!(burst(&[("QUEEN_EPHEMERAL_RATE", "50"), ("QUEEN_EPHEMERAL_BURST", "60")]), 60);
     }
 
     #[test]
     fn cores_are_lists_and_numbers() {
-        let settings = read(&[
-            ("QUEEN_DATA_CPUS", "0-3,6"),
-            ("QUEEN_MESH_CPU", "4"),
-            ("QUEEN_STORE_CPU", "5"),
-        ])
-        .unwrap();
+        let settings =
+            read(&[("QUEEN_DATA_CPUS", "0-3,6"), ("QUEEN_MESH_CPU", "4"), ("QUEEN_STORE_CPU", "5")]).unwrap();
         assert_eq!(settings.cores.data, CpuList::parse("0-3,6").ok());
         assert_eq!(settings.cores.mesh, Some(4));
         assert_eq!(settings.cores.store, Some(5));

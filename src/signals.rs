@@ -52,10 +52,7 @@ impl Stop {
     /// Resolves when it is set, on any executor or thread.
     #[must_use]
     pub fn wait(&self) -> Stopped {
-        Stopped {
-            shared: Arc::clone(&self.shared),
-            place: None,
-        }
+        Stopped { shared: Arc::clone(&self.shared), place: None }
     }
 }
 
@@ -116,34 +113,24 @@ pub fn install() -> io::Result<Stop> {
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         // In this order, so that the first signal passes the exit before it arms it.
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            EXIT_AT_ONCE,
-            Arc::clone(&stopping),
-        )?;
+        signal_hook::flag::register_conditional_shutdown(signal, EXIT_AT_ONCE, Arc::clone(&stopping))?;
         signal_hook::flag::register(signal, Arc::clone(&stopping))?;
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXFSZ])?;
     let setter = stop.clone();
-    thread::Builder::new()
-        .name("queen-signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                match signal {
-                    SIGTERM | SIGINT => {
-                        let signal = if signal == SIGTERM {
-                            "SIGTERM"
-                        } else {
-                            "SIGINT"
-                        };
-                        tracing::info!(signal, "stopping; a second signal ends it at once");
-                        setter.set();
-                    }
-                    SIGXFSZ => tracing::error!("a file reached the size limit (ulimit -f)"),
-                    _ => tracing::info!("SIGHUP is ignored: settings are read at boot"),
+    thread::Builder::new().name("queen-signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGTERM | SIGINT => {
+                    let signal = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                    tracing::info!(signal, "stopping; a second signal ends it at once");
+                    setter.set();
                 }
+                SIGXFSZ => tracing::error!("a file reached the size limit (ulimit -f)"),
+                _ => tracing::info!("SIGHUP is ignored: settings are read at boot"),
             }
-        })?;
+        }
+    })?;
     Ok(stop)
 }
 

@@ -33,17 +33,9 @@ pub(super) use field;
 /// What a setting may be, and the field it fills.
 pub(super) enum Kind {
     /// A whole number of a closed range.
-    Integer {
-        min: u64,
-        max: u64,
-        field: Field<u64>,
-    },
+    Integer { min: u64, max: u64, field: Field<u64> },
     /// The same, or absent: then the broker works it out.
-    OptionalInteger {
-        min: u64,
-        max: u64,
-        field: Field<Option<u64>>,
-    },
+    OptionalInteger { min: u64, max: u64, field: Field<Option<u64>> },
     /// A TCP port.
     Port(Field<u16>),
     /// Eight words, in any case.
@@ -151,8 +143,5 @@ fn directory(text: &str) -> Option<PathBuf> {
 
 fn level(text: &str) -> Option<LogLevel> {
     let word = text.to_ascii_lowercase();
-    LogLevel::WORDS
-        .iter()
-        .find(|(name, _)| *name == word)
-        .map(|(_, level)| *level)
+    LogLevel::WORDS.iter().find(|(name, _)| *name == word).map(|(_, level)| *level)
 }

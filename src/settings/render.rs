@@ -13,8 +13,7 @@ pub fn help() -> String {
         let default = default_with_unit(row);
         let aliases = aliases(row, "");
         let meaning = row.meaning.replace('`', "");
-        writeln!(text, "  {}{aliases} [{default}]\n      {meaning}", row.name)
-            .expect("a string takes everything");
+        writeln!(text, "  {}{aliases} [{default}]\n      {meaning}", row.name).expect("a string takes everything");
     }
     text
 }
@@ -30,12 +29,7 @@ pub fn markdown() -> String {
             Unset::Derived(words) => words.to_owned(),
         };
         let aliases = aliases(row, "`");
-        writeln!(
-            text,
-            "| `{}`{aliases} | {default} | {} |",
-            row.name, row.meaning
-        )
-        .expect("a string takes everything");
+        writeln!(text, "| `{}`{aliases} | {default} | {} |", row.name, row.meaning).expect("a string takes everything");
     }
     text
 }
@@ -79,11 +73,7 @@ fn aliases(row: &Setting, quote: &str) -> String {
     if row.aliases.is_empty() {
         return String::new();
     }
-    let names: Vec<_> = row
-        .aliases
-        .iter()
-        .map(|name| format!("{quote}{name}{quote}"))
-        .collect();
+    let names: Vec<_> = row.aliases.iter().map(|name| format!("{quote}{name}{quote}")).collect();
     format!(" (or {})", names.join(", "))
 }
 
@@ -103,20 +93,14 @@ mod tests {
 
     #[test]
     fn what_effective_prints_reads_back_to_the_same_settings() {
-        let vars = [
-            ("QUEEN_DATA_CPUS", "0-1"),
-            ("RUST_LOG", "warn"),
-            ("PORT", "0"),
-        ];
+        let vars = [("QUEEN_DATA_CPUS", "0-1"), ("RUST_LOG", "warn"), ("PORT", "0")];
         let lookup = |name: &str| {
             let found = vars.iter().find(|(var, _)| *var == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let printed = effective(&Settings::from_env(lookup).unwrap());
         let reread = Settings::from_env(|name| {
-            let line = printed
-                .lines()
-                .find(|line| line.starts_with(&format!("{name}=")));
+            let line = printed.lines().find(|line| line.starts_with(&format!("{name}=")));
             line.map(|line| line[name.len() + 1..].to_owned())
         });
         assert_eq!(effective(&reread.unwrap()), printed);
@@ -130,13 +114,7 @@ mod tests {
             "QUEEN_STORE_CPU" => Some("1".into()),
             _ => None,
         });
-        assert_eq!(
-            non_default(&settings.unwrap()),
-            [
-                ("PORT", "7000".to_owned()),
-                ("QUEEN_STORE_CPU", "1".to_owned())
-            ]
-        );
+        assert_eq!(non_default(&settings.unwrap()), [("PORT", "7000".to_owned()), ("QUEEN_STORE_CPU", "1".to_owned())]);
     }
 
     #[test]

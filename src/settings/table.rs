@@ -36,11 +36,7 @@ impl Setting {
     ) -> Result<(), SettingError> {
         if let Unset::Value(text) = self.unset {
             let filled = self.kind.fill(settings, text);
-            assert!(
-                filled.is_some(),
-                "{}: the default is of its kind",
-                self.name
-            );
+            assert!(filled.is_some(), "{}: the default is of its kind", self.name);
         }
         let mut first: Option<(&'static str, String)> = None;
         for name in std::iter::once(self.name).chain(self.aliases.iter().copied()) {
@@ -126,11 +122,7 @@ pub(super) const TABLE: &[Setting] = &[
         unset: Unset::Derived("from the open-file limit"),
         unit: "",
         meaning: "Connections at once; above it new ones are closed. The log says what was worked out.",
-        kind: Kind::OptionalInteger {
-            min: 1,
-            max: 100_000_000,
-            field: field!(http.max_connections),
-        },
+        kind: Kind::OptionalInteger { min: 1, max: 100_000_000, field: field!(http.max_connections) },
     },
     integer!(
         "QUEEN_HTTP_HEADER_TIMEOUT_MS",
@@ -194,11 +186,7 @@ pub(super) const TABLE: &[Setting] = &[
         unset: Unset::Derived("0 below four cores, 50 from four on"),
         unit: "µs",
         meaning: "How long an idle shard polls before it sleeps: CPU for latency.",
-        kind: Kind::OptionalInteger {
-            min: 0,
-            max: 10_000,
-            field: field!(cores.spin_us),
-        },
+        kind: Kind::OptionalInteger { min: 0, max: 10_000, field: field!(cores.spin_us) },
     },
     Setting {
         name: "QUEEN_DATA_DIR",
@@ -326,11 +314,7 @@ pub(super) const TABLE: &[Setting] = &[
         unset: Unset::Derived("twice the rate"),
         unit: "messages",
         meaning: "Messages a tenant may push at once before the rate counts.",
-        kind: Kind::OptionalInteger {
-            min: 1,
-            max: 2_000_000_000,
-            field: field!(ephemeral.burst),
-        },
+        kind: Kind::OptionalInteger { min: 1, max: 2_000_000_000, field: field!(ephemeral.burst) },
     },
     Setting {
         name: "LOG_LEVEL",
@@ -364,10 +348,8 @@ mod tests {
 
     #[test]
     fn no_name_and_no_alias_stands_twice() {
-        let mut names: Vec<_> = TABLE
-            .iter()
-            .flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied()))
-            .collect();
+        let mut names: Vec<_> =
+            TABLE.iter().flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied())).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();
@@ -385,9 +367,7 @@ mod tests {
     #[test]
     fn both_ends_of_every_range_are_taken_and_the_next_numbers_are_not() {
         for row in TABLE {
-            let (Kind::Integer { min, max, .. } | Kind::OptionalInteger { min, max, .. }) =
-                row.kind
-            else {
+            let (Kind::Integer { min, max, .. } | Kind::OptionalInteger { min, max, .. }) = row.kind else {
                 continue;
             };
             let takes = |number: u64| {

@@ -16,21 +16,12 @@ pub struct UnknownName {
 
 /// Those of `names` that begin with `QUEEN_` and name no setting, in the order they came.
 pub fn unknown_names(names: impl Iterator<Item = String>) -> Vec<UnknownName> {
-    let known = || {
-        TABLE
-            .iter()
-            .flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied()))
-    };
+    let known = || TABLE.iter().flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied()));
     names
         .filter(|name| name.starts_with("QUEEN_") && known().all(|setting| setting != name))
         .map(|name| {
             let nearest = known()
-                .map(|setting| {
-                    (
-                        strsim::normalized_damerau_levenshtein(&name, setting),
-                        setting,
-                    )
-                })
+                .map(|setting| (strsim::normalized_damerau_levenshtein(&name, setting), setting))
                 .max_by(|one, other| one.0.total_cmp(&other.0))
                 .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
                 .map(|(_, setting)| setting);
@@ -52,14 +43,8 @@ mod tests {
         assert_eq!(
             unknown(&["QUEEN_DATADIR", "QUEEN_EPHEMERAL_LEASE_SECONDS"]),
             [
-                UnknownName {
-                    name: "QUEEN_DATADIR".into(),
-                    nearest: Some("QUEEN_DATA_DIR")
-                },
-                UnknownName {
-                    name: "QUEEN_EPHEMERAL_LEASE_SECONDS".into(),
-                    nearest: Some("QUEEN_EPHEMERAL_LEASE_S")
-                },
+                UnknownName { name: "QUEEN_DATADIR".into(), nearest: Some("QUEEN_DATA_DIR") },
+                UnknownName { name: "QUEEN_EPHEMERAL_LEASE_SECONDS".into(), nearest: Some("QUEEN_EPHEMERAL_LEASE_S") },
             ]
         );
     }
@@ -71,9 +56,6 @@ mod tests {
 
     #[test]
     fn settings_and_other_peoples_variables_are_left_alone() {
-        assert_eq!(
-            unknown(&["QUEEN_DATA_DIR", "PATH", "HOST", "BEE_QUEEN_X"]),
-            []
-        );
+        assert_eq!(unknown(&["QUEEN_DATA_DIR", "PATH", "HOST", "BEE_QUEEN_X"]), []);
     }
 }
