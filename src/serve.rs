@@ -1,9 +1,299 @@
-//! Puts the roles on their cores and runs them until the stop.
+//! Puts the roles on their cores and keeps the process up until it is told to stop.
+//!
+//! Called by `boot` once everything that had to be right is right. It plans the roles, opens the store, makes the lanes,
+//! starts one executor per core, and waits for them.
 
-use crate::boot::{Exit, Ready};
+mod roles;
 
-/// Serves until the stop is set.
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use queen_data::{DataConfig, Node, ShardSeed};
+use queen_ephemeral::EngineConfig;
+use queen_fabric::{
+    placement::{Available, Home, PlacementError, Roles},
+    port::{MeshOptions, PortSeed, mesh},
+    protocol::store::{Declaration, StoreProtocol},
+    rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort, TaskQueue},
+    slice,
+};
+use queen_store::{Store, StoreError};
+
+use crate::{
+    boot::{Exit, Ready},
+    checks::{self, CheckError},
+    settings::Settings,
+    signals::Stop,
+};
+
+/// From so many cores on, an executor looks for work a little while before it sleeps; below, spinning takes time from
+/// the other threads on the core and made every measured row worse.
+const SPIN_FROM_CPUS: usize = 4;
+const SPIN_DEFAULT_US: u64 = 50;
+
+/// What a role without a core of its own gets of its executor: a tenth of a data shard's time, and a turn within this.
+const ROLE_SHARES: usize = 100;
+const ROLE_LATENCY: Duration = Duration::from_micros(200);
+
+/// Why the node could not serve, or stopped serving.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    #[error("the CPUs that this process may use cannot be read: {0}")]
+    Available(std::io::Error),
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another")]
+    Port { address: SocketAddr, source: std::io::Error },
+    #[error(transparent)]
+    Executor(#[from] ExecutorError),
+    #[error("data shard {shard} cannot listen: {source}")]
+    Listen { shard: usize, source: std::io::Error },
+}
+
+impl ServeError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Placement(_) | Self::Port { .. } => Exit::Configuration,
+            // More connections were asked for than the open files carry: the setting is wrong.
+            Self::Check(CheckError::OpenFiles { .. }) => Exit::Configuration,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+/// Serves until the stop flag is set and what is in flight is finished.
 pub fn run(ready: Ready) -> Exit {
-    let _ = ready;
-    Exit::Clean
+    match serve(ready) {
+        Ok(()) => {
+            tracing::info!("stopped");
+            Exit::Clean
+        }
+        Err(error) => {
+            tracing::error!("{error}");
+            error.exit()
+        }
+    }
+}
+
+fn serve(ready: Ready) -> Result<(), ServeError> {
+    let Ready { settings, limits, data_dir, stop } = ready;
+    let available = Available::of_this_thread().map_err(ServeError::Available)?;
+    let cores = &settings.cores;
+    let roles = Roles::plan(&available, cores.data.as_ref(), cores.mesh, cores.store)?;
+    let shards = roles.data.len();
+    let executors = shards + usize::from(matches!(roles.store, Home::Own { .. }));
+    let max_connections = checks::max_connections(limits.open_files, executors, settings.http.max_connections)?;
+    let reserved = reserve(&settings)?;
+    let (store, declared) = Store::open(data_dir.path())?;
+    let spin_us = cores.spin_us.unwrap_or(if available.parallelism() < SPIN_FROM_CPUS { 0 } else { SPIN_DEFAULT_US });
+
+    let boot_epoch = boot_epoch();
+    let config = data_config(&settings, reserved.address(), max_connections);
+    let lines = roles::lines(&roles, shards);
+    let node = Node::new(config, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    roles::log(&node, &roles);
+    tracing::info!("connections: at most {max_connections}, of {} open files", limits.open_files);
+
+    let mut store_lanes = mesh::<StoreProtocol>(shards + 1, MeshOptions::default());
+    let mut store_seat = Some(StoreSeat {
+        store,
+        port: store_lanes.pop().expect("a lane for every shard and the store"),
+    });
+    let mut declared = by_owner(declared, shards);
+    let engine = engine_config(&settings, boot_epoch);
+    let peers = mesh(shards, MeshOptions::default());
+    let start = Start {
+        stop: stop.clone(),
+        spin: Duration::from_micros(spin_us),
+        listening: Arc::new(Listening { missing: AtomicUsize::new(shards), address: reserved.address() }),
+    };
+
+    let mut running = Vec::with_capacity(executors);
+    if let Home::Own { cpu } = roles.store {
+        running.extend(store_seat.take().map(|seat| start.store(cpu, seat)).transpose()?);
+    }
+    for (shard, (peers, store)) in peers.into_iter().zip(store_lanes).enumerate() {
+        let seed = ShardSeed {
+            node: Arc::clone(&node),
+            engine: engine.clone(),
+            peers,
+            store,
+            declared: std::mem::take(&mut declared[shard]),
+        };
+        let guest = match roles.store {
+            Home::InData { shard: host } if usize::from(host) == shard => store_seat.take(),
+            _ => None,
+        };
+        running.push(start.data(shard, roles.data[shard], seed, guest)?);
+    }
+    let outcome = join(running);
+    // The port stays ours until the last listener is gone.
+    drop(reserved);
+    outcome
+}
+
+/// Waits for all executors; the first error is the reason.
+fn join(running: Vec<JoinHandle<Result<(), ServeError>>>) -> Result<(), ServeError> {
+    let mut outcome = Ok(());
+    for executor in running {
+        let ended = executor.join().map_err(ServeError::from).and_then(|result| result);
+        outcome = outcome.and(ended);
+    }
+    outcome
+}
+
+/// The store and its end of the lanes, on their way to an executor.
+struct StoreSeat {
+    store: Store,
+    port: PortSeed<StoreProtocol>,
+}
+
+/// What every executor is started with.
+struct Start {
+    stop: Stop,
+    spin: Duration,
+    listening: Arc<Listening>,
+}
+
+impl Start {
+    fn data(
+        &self,
+        shard: usize,
+        cpu: usize,
+        seed: ShardSeed,
+        guest: Option<StoreSeat>,
+    ) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
+        let end = EndWithOne(self.stop.clone());
+        let stop = self.stop.wait();
+        let listening = Arc::clone(&self.listening);
+        let running = Executor::spawn(&format!("queen-data-{shard}"), Some(cpu), self.spin, move || async move {
+            let _end = end;
+            let _store = guest.map(|seat| {
+                let port = seat.port.open();
+                TaskQueue::create("store", ROLE_SHARES, Some(ROLE_LATENCY)).spawn(queen_store::run(seat.store, port))
+            });
+            let served = queen_data::run(seed, stop, || listening.one_more()).await;
+            served.map_err(|source| ServeError::Listen { shard, source })
+        })?;
+        Ok(running)
+    }
+
+    /// The store on a core of its own: it stays until the last data shard is done with it.
+    fn store(&self, cpu: usize, seat: StoreSeat) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
+        let end = EndWithOne(self.stop.clone());
+        let stop = self.stop.wait();
+        let listening = Arc::clone(&self.listening);
+        let running = Executor::spawn("queen-store", Some(cpu), self.spin, move || async move {
+            let _end = end;
+            let store = rt::spawn_local(queen_store::run(seat.store, seat.port.open()));
+            stop.await;
+            // A data shard holds the listening flag for as long as it runs.
+            while Arc::strong_count(&listening) > STORE_AND_STARTER {
+                rt::sleep(Duration::from_millis(5)).await;
+            }
+            store.cancel().await;
+            Ok(())
+        })?;
+        Ok(running)
+    }
+}
+
+/// Owners of [`Listening`] besides the data shards: the starter and the store's executor.
+const STORE_AND_STARTER: usize = 2;
+
+/// Counts the shards that do not listen yet; the last one says where the node can be reached.
+struct Listening {
+    missing: AtomicUsize,
+    address: SocketAddr,
+}
+
+impl Listening {
+    fn one_more(&self) {
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            tracing::info!("listening on {}", self.address);
+        }
+    }
+}
+
+/// Ends the others when one executor ends, whatever the reason: a node serves whole or not at all.
+struct EndWithOne(Stop);
+
+impl Drop for EndWithOne {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+fn reserve(settings: &Settings) -> Result<ReservedPort, ServeError> {
+    let address = SocketAddr::new(settings.listen.bind_addr, settings.listen.port);
+    rt::reserve_port(address).map_err(|source| ServeError::Port { address, source })
+}
+
+/// Sorts the declarations by the shard that owns the queue.
+fn by_owner(declared: Vec<Declaration>, shards: usize) -> Vec<Vec<Declaration>> {
+    let mut owned: Vec<Vec<Declaration>> = (0..shards).map(|_| Vec::new()).collect();
+    for declaration in declared {
+        let owner = slice::owner(slice::slice(&declaration.tenant, &declaration.queue), shards);
+        owned[usize::from(owner)].push(declaration);
+    }
+    owned
+}
+
+/// A number that no other start of this node has had: the time in milliseconds, and 20 random bits.
+fn boot_epoch() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let random = RandomState::new().hash_one(std::process::id());
+    (since_1970.as_millis() as u64) << 20 | random & 0xf_ffff
+}
+
+fn data_config(settings: &Settings, listen: SocketAddr, max_connections: u64) -> DataConfig {
+    let (http, ephemeral) = (&settings.http, &settings.ephemeral);
+    DataConfig {
+        listen,
+        max_body_bytes: http.max_body_bytes,
+        max_buffered_bytes: http.max_buffered_bytes,
+        max_connections,
+        header_timeout_ms: http.header_timeout_ms,
+        idle_timeout_ms: http.idle_timeout_ms,
+        json_depth_max: saturated(http.json_depth_max),
+        tenancy_header: http.tenancy_header,
+        ephemeral_max_bytes: ephemeral.max_bytes,
+        ephemeral_max_queues: ephemeral.max_queues,
+        ephemeral_max_parked: ephemeral.max_parked,
+        ephemeral_rate: ephemeral.rate,
+        ephemeral_burst: ephemeral.burst(),
+        shutdown_grace_ms: settings.process.shutdown_grace_ms,
+    }
+}
+
+fn engine_config(settings: &Settings, boot_epoch: u64) -> EngineConfig {
+    let ephemeral = &settings.ephemeral;
+    EngineConfig {
+        boot_epoch,
+        queue_max_bytes: ephemeral.queue_max_bytes,
+        queue_max_length: ephemeral.queue_max_length,
+        lease_ms: ephemeral.lease_s.saturating_mul(1000),
+        retry_limit: saturated(ephemeral.retry_limit),
+        implicit_idle_ms: ephemeral.implicit_idle_s.saturating_mul(1000),
+        group_idle_ms: ephemeral.group_idle_s.saturating_mul(1000),
+        max_partitions_per_queue: saturated(ephemeral.max_partitions_per_queue),
+        max_groups_per_queue: saturated(ephemeral.max_groups_per_queue),
+    }
+}
+
+/// Settings are 64 bits wide in the environment; their ranges are checked there.
+fn saturated(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
 }

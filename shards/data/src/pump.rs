@@ -38,6 +38,9 @@ impl Shard {
                 let park = self.outlet.waiters().borrow_mut().cancel(ticket);
                 if let Some(park) = park {
                     self.cancel_here(park);
+                    // Nobody waits for it, but the ticket has to be closed.
+                    let nothing = Popped { body: Vec::new(), claim: None };
+                    self.peers.answer(ticket, Answer::Popped(Box::new(nothing)));
                 }
             }
             Incoming::Tell { tell: Tell::Settle(claim), .. } => self.settle_here(claim),

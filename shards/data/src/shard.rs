@@ -133,11 +133,12 @@ impl Shard {
 }
 
 /// Runs a data shard until `stop` resolves and its connections are served. To be called on the shard's executor.
+/// `listening` is called once connections are taken.
 ///
 /// # Errors
 ///
 /// When the listener cannot be opened.
-pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: impl FnOnce()) -> std::io::Result<()> {
     let (shard, declared) = Shard::new(seed);
     shard.restore(declared);
     let listener = rt::TcpListener::bind(shard.node.config.listen)?;
@@ -147,6 +148,7 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>) -> std::io::Re
     rt::spawn_local(timers::run_sweep(Rc::clone(&shard))).detach();
     rt::spawn_local(Rc::clone(&shard).run_declarations()).detach();
     let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
+    listening();
     stop.await;
     shard.node.stop();
     accepting.cancel().await;

@@ -52,7 +52,15 @@ pub(crate) struct RouteTimes {
 /// The counters of a shard.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    counters: Cell<Counters>,
+    requests: Cell<u64>,
+    malformed: Cell<u64>,
+    accepted: Cell<u64>,
+    refused: Cell<u64>,
+    accept_errors: Cell<u64>,
+    stalls: Cell<u64>,
+    longest_turn_us: Cell<u64>,
+    lag_us: Cell<u64>,
+    lag_samples: Cell<u64>,
     times: RefCell<Vec<Times>>,
 }
 
@@ -62,19 +70,28 @@ struct Times {
     sum_us: u64,
 }
 
+fn add(counter: &Cell<u64>, n: u64) {
+    counter.set(counter.get() + n);
+}
+
 impl Metrics {
     pub(crate) fn new() -> Self {
         let times = || Times {
             histogram: Histogram::new_with_bounds(1, LONGEST_US, DIGITS).expect("constant bounds are valid"),
             sum_us: 0,
         };
-        Self { counters: Cell::default(), times: RefCell::new(Route::ALL.iter().map(|_| times()).collect()) }
-    }
-
-    fn update(&self, change: impl FnOnce(&mut Counters)) {
-        let mut counters = self.counters.get();
-        change(&mut counters);
-        self.counters.set(counters);
+        Self {
+            requests: Cell::default(),
+            malformed: Cell::default(),
+            accepted: Cell::default(),
+            refused: Cell::default(),
+            accept_errors: Cell::default(),
+            stalls: Cell::default(),
+            longest_turn_us: Cell::default(),
+            lag_us: Cell::default(),
+            lag_samples: Cell::default(),
+            times: RefCell::new(Route::ALL.iter().map(|_| times()).collect()),
+        }
     }
 
     /// A request of `route` was answered after `took`, counted from when it was read.
@@ -83,7 +100,7 @@ impl Metrics {
         let times = &mut self.times.borrow_mut()[route as usize];
         times.histogram.saturating_record(took_us.max(1));
         times.sum_us += took_us;
-        self.update(|counters| counters.requests += 1);
+        add(&self.requests, 1);
     }
 
     /// Serving a request of `route` held the executor for `took`.
@@ -92,41 +109,47 @@ impl Metrics {
             return;
         }
         let took_us = took.as_micros() as u64;
-        self.update(|counters| {
-            counters.stalls += 1;
-            counters.longest_turn_us = counters.longest_turn_us.max(took_us);
-        });
+        add(&self.stalls, 1);
+        self.longest_turn_us.set(self.longest_turn_us.get().max(took_us));
         tracing::warn!(route = route.name(), took_us, "a request held its shard for more than 5 ms");
     }
 
     /// A task was woken this much later than it had asked for.
     pub(crate) fn observe_lag(&self, lag: Duration) {
-        self.update(|counters| {
-            counters.lag_us += lag.as_micros() as u64;
-            counters.lag_samples += 1;
-        });
+        add(&self.lag_us, lag.as_micros() as u64);
+        add(&self.lag_samples, 1);
     }
 
     pub(crate) fn malformed(&self) {
-        self.update(|counters| counters.malformed += 1);
+        add(&self.malformed, 1);
     }
 
     pub(crate) fn connection_accepted(&self) {
-        self.update(|counters| counters.accepted += 1);
+        add(&self.accepted, 1);
     }
 
     pub(crate) fn connection_refused(&self) {
-        self.update(|counters| counters.refused += 1);
+        add(&self.refused, 1);
     }
 
     /// Counts a failed accept; true where it is worth a log line.
     pub(crate) fn accept_failed(&self) -> bool {
-        self.update(|counters| counters.accept_errors += 1);
-        self.counters.get().accept_errors % LOG_EVERY == 1
+        add(&self.accept_errors, 1);
+        self.accept_errors.get() % LOG_EVERY == 1
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.counters.get()
+        Counters {
+            requests: self.requests.get(),
+            malformed: self.malformed.get(),
+            accepted: self.accepted.get(),
+            refused: self.refused.get(),
+            accept_errors: self.accept_errors.get(),
+            stalls: self.stalls.get(),
+            longest_turn_us: self.longest_turn_us.get(),
+            lag_us: self.lag_us.get(),
+            lag_samples: self.lag_samples.get(),
+        }
     }
 
     /// The times of every route that was asked for.
