@@ -4,7 +4,8 @@ use queen_fabric::protocol::store::{StoreAnswer, StoreAsk};
 
 /// A database that applies asks in batches. It lives on the writer's thread and may block.
 pub(crate) trait Backend: Send + 'static {
-    /// Applies all asks in their order and commits once: the answers, one per ask, in that order.
+    /// Applies all asks in their order and commits once: the answers, one per ask, in that order. A declaration is
+    /// kept under the time at which it is applied, whatever the ask says.
     ///
     /// # Errors
     /// Nothing was applied; the text says why, for the clients that asked.

@@ -5,7 +5,7 @@
 //! number of [`MIGRATIONS`] that were applied.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk};
 use rusqlite::{Connection, ErrorCode, Transaction, params};
@@ -127,9 +127,10 @@ impl Sqlite {
         Ok((Self { connection }, declarations))
     }
 
-    fn apply_all(&mut self, asks: &[StoreAsk]) -> rusqlite::Result<Vec<StoreAnswer>> {
+    /// Applies all of `asks` or none, as declared at `now_ms` since the Unix epoch.
+    fn apply_all(&mut self, asks: &[StoreAsk], now_ms: u64) -> rusqlite::Result<Vec<StoreAnswer>> {
         let transaction = self.connection.transaction()?;
-        let answers = asks.iter().map(|ask| apply(&transaction, ask)).collect::<rusqlite::Result<_>>()?;
+        let answers = asks.iter().map(|ask| apply(&transaction, ask, now_ms)).collect::<rusqlite::Result<_>>()?;
         transaction.commit()?;
         Ok(answers)
     }
@@ -138,7 +139,7 @@ impl Sqlite {
 impl Backend for Sqlite {
     fn apply(&mut self, asks: &[StoreAsk]) -> Result<Vec<StoreAnswer>, String> {
         // A transaction that is dropped rolls back; so does SQLite itself where a commit fails.
-        self.apply_all(asks).map_err(|error| error.to_string())
+        self.apply_all(asks, unix_ms()).map_err(|error| error.to_string())
     }
 
     fn close(self) {
@@ -147,6 +148,12 @@ impl Backend for Sqlite {
             tracing::warn!("the database was not closed cleanly: {error}; the next start repairs it");
         }
     }
+}
+
+/// The time that declarations are kept under; 0 with a clock set before 1970.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).expect("the year is below 500 million")
 }
 
 /// Application id, version and number of tables.
@@ -192,7 +199,7 @@ fn load(connection: &Connection) -> rusqlite::Result<Vec<Declaration>> {
         .collect()
 }
 
-fn apply(transaction: &Transaction<'_>, ask: &StoreAsk) -> rusqlite::Result<StoreAnswer> {
+fn apply(transaction: &Transaction<'_>, ask: &StoreAsk, now_ms: u64) -> rusqlite::Result<StoreAnswer> {
     match ask {
         StoreAsk::Declare(declared) => {
             transaction
@@ -200,13 +207,8 @@ fn apply(transaction: &Transaction<'_>, ask: &StoreAsk) -> rusqlite::Result<Stor
                     "INSERT OR REPLACE INTO ephemeral_queue (tenant, queue, options, updated_at_ms)
                      VALUES (?1, ?2, ?3, ?4)",
                 )?
-                .execute(params![
-                    declared.tenant,
-                    declared.queue,
-                    declared.options_json,
-                    declared.updated_at_ms.cast_signed(),
-                ])?;
-            Ok(StoreAnswer::Done { updated_at_ms: declared.updated_at_ms })
+                .execute(params![declared.tenant, declared.queue, declared.options_json, now_ms.cast_signed(),])?;
+            Ok(StoreAnswer::Done { updated_at_ms: now_ms })
         }
         StoreAsk::Remove(key) => {
             let (tenant, queue) = &**key;
@@ -224,12 +226,7 @@ mod tests {
     use std::fs;
 
     fn declaration(queue: &str, options: &str) -> Declaration {
-        Declaration {
-            tenant: [7; 16],
-            queue: queue.into(),
-            options_json: options.into(),
-            updated_at_ms: 1_700_000_000_000,
-        }
+        Declaration { tenant: [7; 16], queue: queue.into(), options_json: options.into(), updated_at_ms: 0 }
     }
 
     fn declare(queue: &str, options: &str) -> StoreAsk {
@@ -259,7 +256,7 @@ mod tests {
         let options = "{ \"maxLength\": 10 }";
         let (mut sqlite, declarations) = Sqlite::open(dir.path()).unwrap();
         assert!(declarations.is_empty());
-        sqlite.apply(&[declare("näme", options)]).unwrap();
+        sqlite.apply_all(&[declare("näme", options)], 1_700_000_000_000).unwrap();
         sqlite.close();
         let (_, declarations) = Sqlite::open(dir.path()).unwrap();
         let [declared] = &declarations[..] else {

@@ -43,7 +43,7 @@ fn declare(number: u64) -> StoreAsk {
         tenant: [0; 16],
         queue: format!("queue-{number}"),
         options_json: "{\"maxLength\":5}".into(),
-        updated_at_ms: number,
+        updated_at_ms: 0,
     }))
 }
 
@@ -53,9 +53,8 @@ fn what_was_asked_at_once_is_answered_each_and_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let held = beside_the_store(dir.path(), |port| async move {
         let asked: Vec<_> = (0..QUEUES).map(|number| port.ask(STORE, declare(number)).ok().unwrap()).collect();
-        for (number, asked) in (0..).zip(asked) {
-            let answer = asked.await.answer;
-            assert_eq!(answer, StoreAnswer::Done { updated_at_ms: number });
+        for asked in asked {
+            assert!(matches!(asked.await.answer, StoreAnswer::Done { updated_at_ms: 1.. }));
         }
         let key = Box::new(([0; 16], "queue-7".to_owned()));
         let removed = port.ask(STORE, StoreAsk::Remove(key)).ok().unwrap().await;
@@ -75,7 +74,7 @@ fn a_question_that_nobody_waits_for_is_still_kept() {
         drop(port.ask(STORE, declare(1)).ok().unwrap());
         // In order behind it on the same lane: once this one is kept, so is the first.
         let answer = port.ask(STORE, declare(2)).ok().unwrap().await.answer;
-        assert_eq!(answer, StoreAnswer::Done { updated_at_ms: 2 });
+        assert!(matches!(answer, StoreAnswer::Done { updated_at_ms: 1.. }));
     });
     let held = beside_the_store(dir.path(), |_| async {});
     assert_eq!(held.len(), 2);
