@@ -107,10 +107,8 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     tracing::info!("connections: at most {max_connections}, of {} open files", limits.open_files);
 
     let mut store_lanes = mesh::<StoreProtocol>(shards + 1, MeshOptions::default());
-    let mut store_seat = Some(StoreSeat {
-        store,
-        port: store_lanes.pop().expect("a lane for every shard and the store"),
-    });
+    let mut store_seat =
+        Some(StoreSeat { store, port: store_lanes.pop().expect("a lane for every shard and the store") });
     let mut declared = by_owner(declared, shards);
     let engine = engine_config(&settings, boot_epoch);
     let peers = mesh(shards, MeshOptions::default());

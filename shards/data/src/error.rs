@@ -119,36 +119,35 @@ impl From<BodyError> for ApiError {
     }
 }
 
-impl From<PushError> for ApiError {
-    fn from(error: PushError) -> Self {
+impl ApiError {
+    /// A push that the engine refused.
+    pub(crate) fn push(error: PushError, queue: &str) -> Self {
         let code = match error {
-            PushError::QueueFull { .. } => Code::QueueFull,
-            PushError::MessageTooLarge { .. } => Code::PayloadTooLarge,
-            PushError::NodeMemory { .. } => Code::EphemeralUnavailable,
+            PushError::QueueFull => Code::QueueFull,
+            PushError::MessageTooLarge => Code::PayloadTooLarge,
+            PushError::NodeMemory => Code::EphemeralUnavailable,
             PushError::QueueLimit => Code::QueueLimit,
-            PushError::PartitionLimit { .. } => Code::PartitionLimit,
+            PushError::PartitionLimit => Code::PartitionLimit,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("Queue {queue:?}: {error}; nothing was pushed"))
     }
-}
 
-impl From<PopError> for ApiError {
-    fn from(error: PopError) -> Self {
+    /// A pop that the engine refused.
+    pub(crate) fn pop(error: PopError, queue: &str) -> Self {
         let code = match error {
             PopError::QueueLimit => Code::QueueLimit,
-            PopError::PartitionLimit { .. } => Code::PartitionLimit,
-            PopError::GroupLimit { .. } => Code::GroupLimit,
+            PopError::PartitionLimit => Code::PartitionLimit,
+            PopError::GroupLimit => Code::GroupLimit,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("Queue {queue:?}: {error}"))
     }
-}
 
-impl From<ConfigureError> for ApiError {
-    fn from(error: ConfigureError) -> Self {
+    /// A declaration that the engine refused.
+    pub(crate) fn configure(error: ConfigureError, queue: &str) -> Self {
         let code = match error {
             ConfigureError::QueueLimit => Code::QueueLimit,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("Queue {queue:?}: {error}"))
     }
 }
 

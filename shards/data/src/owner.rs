@@ -40,7 +40,7 @@ impl Shard {
         self.make_room(bytes + payloads.len() as u64 * MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
         let pushed = self.engine.borrow_mut().push(now_ms, tenant, queue, partition, payloads, &mut &self.outlet);
         self.timers.rearm(self);
-        pushed.map_err(ApiError::from)
+        pushed.map_err(|error| ApiError::push(error, queue))
     }
 
     /// Pops for `waiter`. A stopping node parks nobody.
@@ -51,7 +51,7 @@ impl Shard {
         self.make_room(PUSH_RECORDS_BYTES);
         let popped = self.engine.borrow_mut().pop(now_ms, &pop, waiter, &mut &self.outlet);
         self.timers.rearm(self);
-        popped.map_err(ApiError::from)
+        popped.map_err(|error| ApiError::pop(error, pop.queue))
     }
 
     pub(crate) fn cancel_here(&self, park: ParkId) {
@@ -106,7 +106,7 @@ impl Shard {
         let next = self.engine.borrow().scan(ask.tenant, ask.from, SCAN_SLOTS, &mut |row| {
             let mut rendered = Vec::with_capacity(512);
             crate::ephemeral::reads::render_row(&row, &mut rendered);
-            rows.push((row.queue.to_owned(), row.payload_bytes, rendered));
+            rows.push((row.queue.to_owned(), row.bytes, rendered));
         });
         Piece { rows, next }
     }

@@ -96,7 +96,10 @@ mod tests {
         let rates = Rates::new(1, 1_000);
         let taken: u64 = std::thread::scope(|scope| {
             let shards: Vec<_> = (0..2)
-                .map(|_| scope.spawn(|| (0..1_000).filter(|_| rates.take(TenantId::DEFAULT, 1, START).is_ok()).count() as u64))
+                .map(|_| {
+                    scope
+                        .spawn(|| (0..1_000).filter(|_| rates.take(TenantId::DEFAULT, 1, START).is_ok()).count() as u64)
+                })
                 .collect();
             shards.into_iter().map(|shard| shard.join().unwrap()).sum()
         });

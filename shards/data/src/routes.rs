@@ -102,11 +102,7 @@ pub(crate) enum Resolved<'p> {
 /// Finds the route. Paths are exact: a trailing slash is another path.
 pub(crate) fn resolve(method: Method, path: &str) -> Resolved<'_> {
     let Some((route, queue)) = find(path) else { return Resolved::Unknown };
-    if route.takes(method) {
-        Resolved::Route { route, queue }
-    } else {
-        Resolved::WrongMethod { allow: route.allow() }
-    }
+    if route.takes(method) { Resolved::Route { route, queue } } else { Resolved::WrongMethod { allow: route.allow() } }
 }
 
 fn find(path: &str) -> Option<(Route, Option<&str>)> {

@@ -22,12 +22,12 @@ use crate::{
     clock::Clock,
     connection::Out,
     ephemeral::declare::Declarations,
-    listener, node::Node,
+    listener,
+    node::Node,
     observe::Metrics,
     outlet::Outlet,
     protocol::DataProtocol,
-    pump,
-    timers,
+    pump, timers,
 };
 
 /// Bytes read from a socket in one system call, into a buffer that all connections of the shard share.

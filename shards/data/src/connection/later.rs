@@ -59,7 +59,9 @@ impl Operation {
                     Answer::Pushed(messages) => Outcome::Pushed(messages),
                     Answer::Reply(whole) => Outcome::Reply(*whole),
                     Answer::Refused(error) => Outcome::Reply((*error).into()),
-                    Answer::Piece(_) | Answer::Observed(_) => unreachable!("no client's request is answered with these"),
+                    Answer::Piece(_) | Answer::Observed(_) => {
+                        unreachable!("no client's request is answered with these")
+                    }
                 })
             }
         }

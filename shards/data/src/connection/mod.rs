@@ -20,18 +20,12 @@ use queen_fabric::rt::TcpStream;
 use queen_wire::http::{CONTINUE, Decoded, Decoder, HttpError, Phase};
 use rustix::{io::Errno, net::RecvFlags};
 
+use self::{later::Outcome, out::Handed};
 pub(crate) use self::{
     later::{Later, Operation, Parked, ParkedPermit},
     out::{Frame, Out},
 };
-use self::{later::Outcome, out::Handed};
-use crate::{
-    ephemeral::Handled,
-    error::ApiError,
-    outlet::render_empty,
-    shard::Shard,
-    timers::Slot,
-};
+use crate::{ephemeral::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -422,9 +416,8 @@ impl Connection {
 
     /// The node has no memory for the rest of this request.
     fn refuse(&mut self, cx: &mut Context<'_>) -> Served {
-        let error = ApiError::overloaded(
-            "The node holds as many unfinished requests as QUEEN_HTTP_MAX_BUFFERED_BYTES allows",
-        );
+        let error =
+            ApiError::overloaded("The node holds as many unfinished requests as QUEEN_HTTP_MAX_BUFFERED_BYTES allows");
         let shard = Rc::clone(&self.shard);
         let mut out = shard.out.borrow_mut();
         out.reply(&Frame::last(Instant::now()), &error.into());

@@ -158,10 +158,11 @@ impl Shard {
     fn finish(&self, then: Then, stored: StoreAnswer) -> Reply {
         let now_ms = self.now_ms();
         match (then, stored) {
-            (_, StoreAnswer::Unavailable(why)) => {
-                ApiError::new(Code::EphemeralUnavailable, format!("The store is unavailable, nothing was changed: {why}"))
-                    .into()
-            }
+            (_, StoreAnswer::Unavailable(why)) => ApiError::new(
+                Code::EphemeralUnavailable,
+                format!("The store is unavailable, nothing was changed: {why}"),
+            )
+            .into(),
             (Then::Apply(ask), StoreAnswer::Done { updated_at_ms }) => {
                 if let Err(error) = self.apply(now_ms, ask.key.tenant, &ask.key.queue, &ask.options) {
                     return error.into();
@@ -189,7 +190,7 @@ impl Shard {
         let applied =
             self.engine.borrow_mut().configure(now_ms, tenant, queue, engine_options(options), &mut &self.outlet);
         self.timers.rearm(self);
-        applied.map_err(ApiError::from)
+        applied.map_err(|error| ApiError::configure(error, queue))
     }
 
     /// Puts the stored declarations of this shard's slice into its engine, at boot.
@@ -235,9 +236,9 @@ fn engine_options(options: &Options) -> QueueOptions {
         ttl_ms: seconds(options.ttl_seconds),
         lease_ms: seconds(options.lease_seconds),
         retry_limit: set(options.retry_limit).map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-        window: options.window_buffer.as_ref().map(|window| Window {
-            ms: window.ms,
-            count: u32::try_from(window.count).unwrap_or(u32::MAX),
-        }),
+        window: options
+            .window_buffer
+            .as_ref()
+            .map(|window| Window { ms: window.ms, count: u32::try_from(window.count).unwrap_or(u32::MAX) }),
     }
 }

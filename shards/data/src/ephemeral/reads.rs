@@ -182,14 +182,14 @@ pub(crate) fn render_row(row: &QueueRow<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"tier\":");
     append_json_string(out, tier(row.declared));
     field(out, "depth", row.depth);
-    field(out, "bytes", row.payload_bytes);
+    field(out, "bytes", row.bytes);
     field(out, "partitions", row.partitions);
     field(out, "groups", row.groups);
     out.extend_from_slice(b",\"drops\":{\"bounds\":");
     append_u64(out, row.drops.bounds);
     field(out, "ttl", row.drops.ttl);
     field(out, "retry", row.drops.retry);
-    let options = &row.options;
+    let options = &row.limits;
     out.extend_from_slice(b"},\"options\":{\"maxBytes\":");
     append_u64(out, options.max_bytes);
     field(out, "maxLength", options.max_length);

@@ -165,13 +165,9 @@ fn shard_families(page: &mut Page, shards: &[Observation]) {
         shards,
         |s| s.counters.stalls,
     );
-    page.per_shard(
-        "queen_shard_executor_longest_stall_seconds",
-        "gauge",
-        "The longest of them.",
-        shards,
-        |s| s.counters.longest_turn_us as f64 / 1e6,
-    );
+    page.per_shard("queen_shard_executor_longest_stall_seconds", "gauge", "The longest of them.", shards, |s| {
+        s.counters.longest_turn_us as f64 / 1e6
+    });
 }
 
 fn lane_families(page: &mut Page, shards: &[Observation]) {
@@ -194,7 +190,9 @@ fn lane_families(page: &mut Page, shards: &[Observation]) {
         }
     };
     per_lane("queen_shard_lane_depth", "gauge", "Parcels on the lane.", |peer| peer.lane_depth as u64);
-    per_lane("queen_shard_lane_backlog", "gauge", "Parcels that wait for room on the lane.", |peer| peer.outbox_length as u64);
+    per_lane("queen_shard_lane_backlog", "gauge", "Parcels that wait for room on the lane.", |peer| {
+        peer.outbox_length as u64
+    });
     per_lane("queen_shard_lane_full_total", "counter", "Times that the lane had no room.", |peer| peer.full_events);
     per_lane("queen_shard_credits_refused_total", "counter", "Requests refused for want of a credit.", |peer| {
         peer.credits_refused
