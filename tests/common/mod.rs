@@ -1,0 +1,21 @@
+//! What the end-to-end tests share: the broker as a child process, a connection of plain sockets
+//! that sends exactly the bytes a test names, and the ephemeral verbs over it.
+//!
+//! Every test binary compiles this module for itself and uses its own part of it.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the harness")]
+
+mod broker;
+mod connection;
+mod verbs;
+mod wait;
+
+pub use broker::{Broker, cpus};
+pub use connection::{Connection, Response};
+pub use verbs::{Message, outcomes, payloads, request};
+pub use wait::{eventually, unique};
+
+use std::time::Duration;
+
+/// How long a test waits for something that must happen: far beyond what an idle machine needs, so
+/// that only a thing that never happens fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
