@@ -246,7 +246,7 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
             found.push(Contradiction { error: SettingError { name, value, right }, other });
         }
     };
-    let (http, ephemeral, cores) = (&settings.http, &settings.ephemeral, &settings.cores);
+    let (http, ephemeral) = (&settings.http, &settings.ephemeral);
     must(
         http.max_buffered_bytes >= http.max_body_bytes,
         "QUEEN_HTTP_MAX_BUFFERED_BYTES",
@@ -271,9 +271,6 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         "QUEEN_EPHEMERAL_RATE",
         ephemeral.rate,
     );
-    if let (Some(mesh), Some(store)) = (cores.mesh, cores.store) {
-        must(mesh != store, "QUEEN_STORE_CPU", store.to_string(), "another core than", "QUEEN_MESH_CPU", mesh as u64);
-    }
     found
 }
 
@@ -408,7 +405,7 @@ mod tests {
             errors(&[("QUEEN_DATA_CPUS", "3-1"), ("QUEEN_MESH_CPU", "first")]),
             [
                 "QUEEN_DATA_CPUS=\"3-1\": must be a list of cores such as 0-3,6",
-                "QUEEN_MESH_CPU=\"first\": must be the number of a core, from 0 to 1023",
+                "QUEEN_MESH_CPU=\"first\": must be the number of a core, from 0 to 8191",
             ]
         );
     }

@@ -10,9 +10,6 @@ use tracing_subscriber::EnvFilter;
 
 use super::{LogLevel, Settings};
 
-/// The largest core number that a kernel's affinity mask of the usual size can name.
-const CPU_MAX: usize = 1023;
-
 /// A field of [`Settings`], to read and to write.
 pub(super) struct Field<T> {
     pub get: fn(&Settings) -> &T,
@@ -65,7 +62,7 @@ impl Kind {
             Self::Boolean(_) => "one of true, false, 1, 0, yes, no, on, off".into(),
             Self::Address(_) => "an IPv4 or IPv6 address such as 0.0.0.0 or ::".into(),
             Self::Directory(_) => "a path in UTF-8".into(),
-            Self::Cpu(_) => format!("the number of a core, from 0 to {CPU_MAX}"),
+            Self::Cpu(_) => format!("the number of a core, from 0 to {}", CpuList::CPU_MAX),
             Self::Cpus(_) => "a list of cores such as 0-3,6".into(),
             Self::Level(_) => "one of error, warn, info, debug, trace".into(),
             Self::Filter(_) => "a log filter such as info,queen_data=debug".into(),
@@ -90,7 +87,7 @@ impl Kind {
             Self::Address(field) => *(field.get_mut)(settings) = text.parse().ok()?,
             Self::Directory(field) => *(field.get_mut)(settings) = directory(text)?,
             Self::Cpu(field) => {
-                let cpu = integer(text, 0, CPU_MAX as u64)?;
+                let cpu = integer(text, 0, CpuList::CPU_MAX as u64)?;
                 *(field.get_mut)(settings) = Some(usize::try_from(cpu).ok()?);
             }
             Self::Cpus(field) => *(field.get_mut)(settings) = Some(CpuList::parse(text).ok()?),
