@@ -8,7 +8,6 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Broker, Connection, payloads};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 const OPEN_FILES: u64 = 20_000;
@@ -64,10 +63,7 @@ fn every_parked_pop_is_woken_and_gone_clients_leave_no_trace() {
 /// How many pops the open-file limits of both sides let wait: [`PARKED`], unless the machine gives
 /// a process fewer files.
 fn may_park() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let files = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })
-        .expect("a soft limit can be raised to the hard one");
+    let files = common::allow_open_files(OPEN_FILES);
     let parked = PARKED.min(files as usize * 3 / 4);
     if parked < PARKED {
         println!("the hard limit of open files is {files}: {parked} pops wait, not {PARKED}");

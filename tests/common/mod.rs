@@ -16,6 +16,17 @@ pub use wait::{eventually, unique};
 
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// How long a test waits for something that must happen: far beyond what an idle machine needs, so
 /// that only a thing that never happens fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lets this process open `count` files, or as many as its hard limit allows, and says how many.
+pub fn allow_open_files(count: u64) -> u64 {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let allowed = maximum.map_or(count, |most| most.min(count));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum })
+        .expect("a soft limit can be raised to the hard one");
+    allowed
+}

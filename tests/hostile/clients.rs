@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::common::{Connection, eventually, payloads, request};
+use crate::common::{Connection, allow_open_files, eventually, payloads, request};
 use crate::{PUSH, Scene, assert_fails, push_body};
 
 /// Sends `bytes` one at a time, with a pause after each, until the broker answers.
@@ -135,6 +135,7 @@ fn a_parked_client_that_sends_more_than_is_read_ahead_is_closed() {
 
 #[test]
 fn thousands_of_idle_connections_disturb_nobody() {
+    allow_open_files(10_000);
     let scene = Scene::set();
     let idle: Vec<Connection> = (0..4_000).map(|_| scene.connect()).collect();
     eventually("their acceptance", || (scene.broker.connections() >= 4_001).then_some(()));
