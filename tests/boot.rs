@@ -305,6 +305,9 @@ fn the_log_names_what_was_set_what_was_mistyped_and_every_shard() {
     for part in [
         "setting QUEEN_EPHEMERAL_LEASE_S=7",
         "QUEEN_DATADIR is no setting: is QUEEN_DATA_DIR meant?",
+        "shard role=data cpu=0 owns ",
+        "shard role=mesh cpu=0 owns ",
+        "shard role=store cpu=0 owns ",
         "connections: at most",
     ] {
         assert!(log.contains(part), "{part} is missing in\n{log}");
