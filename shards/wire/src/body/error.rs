@@ -1,0 +1,82 @@
+//! What is wrong with a body or a query, in words for the client who sent it.
+
+use std::borrow::Cow;
+
+use super::ITEMS_MAX;
+use crate::json::JsonError;
+use crate::name::NameError;
+use crate::target::TargetError;
+
+/// Why a body or a query is not taken. Answered with status 400, [`BodyError::code`], and the
+/// `Display` sentence, which names the field and says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The text is no JSON.
+    #[error("the body is not valid JSON: {0}")]
+    Json(#[from] JsonError),
+    /// A JSON text that is no object.
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    /// A field that must be there is absent or null.
+    #[error("`{field}` is missing: it must be {expected}")]
+    Missing {
+        /// The field's name or path.
+        field: Cow<'static, str>,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A field or parameter has a value that it cannot have.
+    #[error("`{field}` must be {expected}")]
+    Wrong {
+        /// The field's name or path.
+        field: Cow<'static, str>,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A text that is no name.
+    #[error("`{field}` {fault}")]
+    Name {
+        /// The field's name.
+        field: &'static str,
+        /// The rule that it breaks.
+        fault: NameError,
+    },
+    /// More messages or acks than one call takes.
+    #[error("`{field}` has more than {ITEMS_MAX} elements")]
+    TooMany {
+        /// The array's name.
+        field: &'static str,
+    },
+    /// An option that a closed list does not have.
+    #[error("unknown option `{name}`: the options are {known}")]
+    UnknownOption {
+        /// The option as it was sent.
+        name: String,
+        /// Those that exist.
+        known: &'static str,
+    },
+    /// A query parameter given twice.
+    #[error("the query parameter `{parameter}` is given more than once")]
+    Repeated {
+        /// The parameter's name.
+        parameter: &'static str,
+    },
+    /// A query parameter whose percent-encoding cannot be read.
+    #[error("the query parameter `{parameter}` {fault}")]
+    Encoding {
+        /// The parameter's name, as it was sent.
+        parameter: String,
+        /// What is wrong with it.
+        fault: TargetError,
+    },
+}
+
+impl BodyError {
+    /// The word for programs, the answer's `code`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "bad_request",
+            _ => "ephemeral_bad_request",
+        }
+    }
+}
