@@ -16,7 +16,6 @@ use crate::{
 const MESSAGE_OVERHEAD_BYTES: usize = 96;
 
 /// The sink of every engine call of a shard.
-#[derive(Debug)]
 pub(crate) struct Outlet {
     /// `e:<epoch>:`, how every id of this incarnation starts.
     id_prefix: String,
@@ -27,7 +26,7 @@ pub(crate) struct Outlet {
 }
 
 /// The answer of a pop that did not have to wait. The body's memory is used again and again.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct AtOnce {
     pub(crate) body: Vec<u8>,
     pub(crate) claim: Option<Claim>,

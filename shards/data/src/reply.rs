@@ -61,14 +61,12 @@ impl From<ApiError> for Reply {
 }
 
 /// The writing half of a reply that a task of this shard is making.
-#[derive(Debug)]
 pub(crate) struct Promise(Rc<PromiseCell>);
 
 /// The waiting half: polled by the connection. Dropping it lets the task run on and its reply go nowhere.
-#[derive(Debug)]
 pub(crate) struct Promised(Rc<PromiseCell>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct PromiseCell {
     reply: Cell<Option<Reply>>,
     waker: Cell<Option<Waker>>,

@@ -50,7 +50,6 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 100;
 
 /// Everything a data shard is made from; sent to its executor.
-#[derive(Debug)]
 pub struct ShardSeed {
     /// What the shards share.
     pub node: Arc<Node>,
@@ -66,7 +65,6 @@ pub struct ShardSeed {
 
 /// A running data shard. Reached through an `Rc` by its tasks; its cells are borrowed for the length of a
 /// synchronous call only.
-#[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) node: Arc<Node>,
     pub(crate) clock: Clock,

@@ -28,7 +28,6 @@ const SWEEP_MIN: Duration = Duration::from_millis(10);
 const SWEEPS_PER_RETURN: u32 = 4;
 
 /// The timers of a shard.
-#[derive(Debug)]
 pub(crate) struct Timers {
     /// When the engine's task will wake; `Millis::MAX` while nothing is due ever.
     armed_ms: Cell<Millis>,
@@ -37,7 +36,6 @@ pub(crate) struct Timers {
 }
 
 /// Until when a connection may take for what it is doing.
-#[derive(Debug)]
 pub(crate) struct Slot {
     due_ms: Cell<Millis>,
     waker: Cell<Option<Waker>>,

@@ -18,7 +18,6 @@ use crate::reply::Popped;
 /// The waiter of a pop whose answer is taken in the same call: it needs no entry.
 pub(crate) const AT_ONCE: WaiterId = WaiterId(u64::MAX);
 
-#[derive(Debug)]
 enum Waiter {
     /// A connection of this shard, parked.
     Here { park: Option<ParkId>, waker: Option<Waker> },
@@ -29,7 +28,6 @@ enum Waiter {
 }
 
 /// What a delivery is to be done with.
-#[derive(Debug)]
 pub(crate) enum Destination {
     /// It was put into the table for a connection of this shard; wake this task, if it waits already.
     Here(Option<Waker>),
@@ -38,7 +36,7 @@ pub(crate) enum Destination {
 }
 
 /// The table.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Waiters {
     entries: Slab<Waiter>,
     tickets: HashMap<Ticket, usize>,
@@ -128,7 +126,6 @@ impl Waiters {
 }
 
 /// What an abandoned pop leaves behind.
-#[derive(Debug)]
 pub(crate) enum Abandoned {
     /// It is still parked in the engine.
     Parked(ParkId),

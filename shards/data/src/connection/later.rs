@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// A response to wait for.
-#[derive(Debug)]
 pub(crate) struct Later {
     pub(crate) operation: Operation,
     pub(crate) frame: Frame,
@@ -27,20 +26,18 @@ pub(crate) struct Later {
 }
 
 /// What makes the response. Dropping it takes back what can be taken back: a parked pop leaves its queue.
-#[derive(Debug)]
 pub(crate) enum Operation {
     /// A pop that waits in this shard's engine.
     Parked(Parked),
     /// Another shard has been asked.
     Asked(Asked<DataProtocol>),
     /// Another shard has been asked for a pop that may wait there.
-    AskedParked(Asked<DataProtocol>, ParkedPermit),
+    AskedParked { asked: Asked<DataProtocol>, _permit: ParkedPermit },
     /// A task of this shard is making it.
     Promised(Promised),
 }
 
 /// The response, but for its frame.
-#[derive(Debug)]
 pub(super) enum Outcome {
     Popped(Popped, Option<FollowUp<DataProtocol>>),
     Pushed(u32),
@@ -52,7 +49,7 @@ impl Operation {
         match self {
             Self::Parked(parked) => parked.poll(cx).map(|popped| Outcome::Popped(popped, None)),
             Self::Promised(promised) => promised.poll(cx).map(Outcome::Reply),
-            Self::Asked(asked) | Self::AskedParked(asked, _) => {
+            Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
                 Poll::Ready(match reply.answer {
                     Answer::Popped(popped) => Outcome::Popped(*popped, Some(reply.follow)),
@@ -69,7 +66,6 @@ impl Operation {
 }
 
 /// The right to keep one pop waiting, out of the node's maximum.
-#[derive(Debug)]
 pub(crate) struct ParkedPermit {
     shard: Rc<Shard>,
 }
@@ -87,7 +83,6 @@ impl Drop for ParkedPermit {
 }
 
 /// A pop that waits in this shard's engine, or has just been answered there.
-#[derive(Debug)]
 pub(crate) struct Parked {
     /// None once the answer was taken.
     waiter: Option<WaiterId>,

@@ -39,7 +39,6 @@ impl Frame {
 }
 
 /// A claim on messages whose response is being written.
-#[derive(Debug)]
 pub(crate) struct Handed {
     /// Where the response ends: once so many bytes are out, the messages are delivered.
     end: usize,
@@ -49,7 +48,7 @@ pub(crate) struct Handed {
 }
 
 /// The responses of one turn of one connection. One per shard, empty between turns.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Out {
     bytes: Vec<u8>,
     handed: Vec<Handed>,

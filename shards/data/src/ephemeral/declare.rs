@@ -33,14 +33,12 @@ use crate::{
 };
 
 /// The declarations that are on their way to the store and back.
-#[derive(Debug)]
 pub(crate) struct Declarations {
     store: Port<StoreProtocol>,
     jobs: RefCell<VecDeque<Job>>,
     waker: Cell<Option<Waker>>,
 }
 
-#[derive(Debug)]
 struct Job {
     asked: Asked<StoreProtocol>,
     then: Then,
@@ -55,7 +53,6 @@ enum Then {
 }
 
 /// Who waits for the outcome.
-#[derive(Debug)]
 pub(crate) enum AnswerTo {
     Here(Promise),
     There(Ticket),

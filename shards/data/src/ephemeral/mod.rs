@@ -13,8 +13,9 @@ use std::{rc::Rc, time::Instant};
 use queen_ephemeral::{Millis, TenantId};
 use queen_fabric::{ShardId, port::Asked};
 use queen_wire::{
+    body::BodyError,
     http::{Method, Request},
-    target,
+    name, target,
 };
 
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
 };
 
 /// What became of a request by the time its handler returned.
-#[derive(Debug)]
 pub(crate) enum Handled {
     /// The response is in [`Out`].
     Done,
@@ -50,10 +50,13 @@ impl Call<'_> {
     /// The queue that the path names, decoded and checked.
     fn queue(&self) -> Result<String, ApiError> {
         let raw = self.segment.unwrap_or_default();
-        Ok(target::decode_name("queue", raw)?.into_owned())
+        let queue =
+            target::decode_segment(raw).map_err(|fault| BodyError::Encoding { parameter: "queue".to_owned(), fault })?;
+        name::check("queue", &queue)?;
+        Ok(queue.into_owned())
     }
 
-    fn later(&self, operation: Operation) -> Handled {
+    pub(crate) fn later(&self, operation: Operation) -> Handled {
         Handled::Later(Later { operation, frame: self.frame, waiting_for: None })
     }
 }

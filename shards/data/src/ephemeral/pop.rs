@@ -34,16 +34,13 @@ impl Shard {
             (true, false) => self.pop_at_once(call, pop, out),
             (true, true) => self.pop_or_park(call, pop),
             (false, _) => {
-                let permit = if waits { Some(self.park_permit()?) } else { None };
-                let ask = Ask::Pop(Box::new(owned(&pop)));
-                let asked = match permit {
+                let operation = if waits {
                     // It may stay unanswered for minutes: it counts as a parked pop, not against the lane.
-                    Some(_) => self.peers.ask_parked(owner, ask),
-                    None => self.ask(owner, ask)?,
-                };
-                let operation = match permit {
-                    Some(permit) => Operation::AskedParked(asked, permit),
-                    None => Operation::Asked(asked),
+                    let permit = self.park_permit()?;
+                    let asked = self.peers.ask_parked(owner, Ask::Pop(Box::new(owned(&pop))));
+                    Operation::AskedParked { asked, _permit: permit }
+                } else {
+                    Operation::Asked(self.ask(owner, Ask::Pop(Box::new(owned(&pop))))?)
                 };
                 Ok(waiting(call, operation, pop.queue, waits))
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use queen_ephemeral::{Policy, QueueRow};
 use queen_fabric::{ShardId, rt};
 use queen_wire::{
+    body::BodyError,
     response::{append_json_string, append_u64},
     target::Query,
 };
@@ -66,8 +67,7 @@ impl Shard {
 
     pub(super) fn depth(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let key = QueueKey { tenant: call.tenant, queue: call.queue()? };
-        let mut query = Query::new(call.request.query);
-        let group = query.once("group")?;
+        let group = parameter(call.request.query, "group")?;
         let ask = DepthAsk { key, group };
         let owner = self.owner(ask.key.tenant, &ask.key.queue);
         if owner != self.id() {
@@ -120,8 +120,7 @@ impl Shard {
 
 impl Selection {
     fn parse(query: Option<&str>) -> Result<Self, ApiError> {
-        let mut query = Query::new(query);
-        let limit = query.once("limit")?;
+        let limit = parameter(query, "limit")?;
         let limit = match limit.as_deref() {
             None => usize::MAX,
             Some(text) => text.parse().ok().filter(|&limit| limit > 0).ok_or_else(|| {
@@ -129,8 +128,20 @@ impl Selection {
                 ApiError::new(Code::EphemeralBadRequest, message)
             })?,
         };
-        Ok(Self { limit, after: query.once("after")? })
+        Ok(Self { limit, after: parameter(query, "after")? })
     }
+}
+
+/// The value of one query parameter, which may stand there once.
+fn parameter(query: Option<&str>, wanted: &'static str) -> Result<Option<String>, ApiError> {
+    let mut found = None;
+    for pair in Query::new(query) {
+        let (name, value) = pair?;
+        if name == wanted && found.replace(value.into_owned()).is_some() {
+            return Err(BodyError::Repeated { parameter: wanted }.into());
+        }
+    }
+    Ok(found)
 }
 
 /// The listing under construction: the first `limit` names behind `after`, in order.

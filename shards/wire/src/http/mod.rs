@@ -223,6 +223,14 @@ impl Decoder {
         }
     }
 
+    /// Bytes of a chunked body that the decoder is putting together; the only memory that it holds.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.state {
+            State::Chunked(assembly) => assembly.head_bytes.len() + assembly.body.len(),
+            State::Head(_) | State::Body { .. } | State::Failed(_) => 0,
+        }
+    }
+
     /// What the connection is in the middle of, as of the last [`Decoder::decode`].
     pub fn phase(&self) -> Phase {
         match &self.state {
