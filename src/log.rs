@@ -9,7 +9,6 @@ use std::sync::Mutex;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::settings;
 
@@ -35,11 +34,8 @@ pub fn start(settings: &settings::Log) {
         .finish(io::stderr());
     let dropped = stderr.error_counter();
     let filter = settings.filter.clone().unwrap_or_else(|| settings.level.to_string());
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_span_events(FmtSpan::NONE)
-        .with_ansi(false)
-        .with_writer(stderr);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_ansi(false).with_writer(stderr);
     let started = if settings.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
     if started.is_ok() {
         *writer() = Some(Writer { guard, dropped });
