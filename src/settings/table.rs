@@ -121,7 +121,7 @@ pub(super) const TABLE: &[Setting] = &[
         aliases: &[],
         unset: Unset::Derived("from the open-file limit"),
         unit: "",
-        meaning: "Connections at once; above it new ones are closed. The log says what was worked out.",
+        meaning: "Connections at once; above it new ones get 503 `overloaded`. The log says what was worked out.",
         kind: Kind::OptionalInteger { min: 1, max: 100_000_000, field: field!(http.max_connections) },
     },
     integer!(
