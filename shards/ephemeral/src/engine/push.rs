@@ -1,0 +1,164 @@
+//! Push: all or nothing, copied once, handed to parked pops in the same call.
+
+use super::messages::Cause;
+use super::{Engine, MESSAGE_BYTES, PARTITION_BYTES, QUEUE_BYTES};
+use crate::Millis;
+use crate::delivery::Sink;
+use crate::queue::Slot;
+use crate::types::{Policy, PushError, TenantId};
+
+impl Engine {
+    /// Appends payloads to a partition, in order, and serves the pops that wait for them. An
+    /// empty call does nothing and creates nothing. On an error nothing has changed, save that
+    /// idle queues may have been collected to make room.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    pub fn push<'p, S: Sink>(
+        &mut self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        partition: &str,
+        payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+        sink: &mut S,
+    ) -> Result<(), PushError> {
+        self.note_time(now_ms);
+        if payloads.len() == 0 {
+            return Ok(());
+        }
+        let found = self.find(tenant, queue);
+        let place = found.and_then(|queue| self.find_partition(queue, partition));
+        let plan = self.plan(found, place, payloads.clone())?;
+
+        let queue = found.unwrap_or_else(|| self.create_queue(tenant, queue));
+        let kept = plan.messages - plan.skipped;
+        if plan.trims {
+            self.trim(queue, place, kept, plan.bytes);
+        }
+        self.count_drop(queue, Cause::Bounds, plan.skipped);
+        self.totals.pushed += plan.messages;
+        if kept > 0 {
+            // The trim may have emptied other partitions, not this one: `place` holds.
+            let place = place.unwrap_or_else(|| self.create_partition(queue, partition));
+            self.append(queue, place, kept, plan.bytes, payloads.skip(plan.skipped as usize));
+            self.arm_ttl(queue, place);
+            self.refresh(queue, place);
+            self.serve_all(queue, place, sink);
+        }
+        self.note_use(queue);
+        Ok(())
+    }
+
+    /// Checks every limit before the first change.
+    fn plan<'p>(
+        &mut self,
+        queue: Option<u32>,
+        place: Option<u32>,
+        payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+    ) -> Result<Plan, PushError> {
+        let limits = queue.map_or(&self.implicit, |queue| self.limits(queue));
+        let (depth, held) = queue.map_or((0, 0), |queue| self.queues[queue].load());
+        let messages = payloads.len() as u64;
+        let (mut bytes, mut largest) = (0, 0);
+        for payload in payloads.clone() {
+            bytes += payload.len() as u64;
+            largest = largest.max(payload.len() as u64);
+        }
+        if largest > limits.max_bytes || largest > u64::from(u32::MAX) {
+            return Err(PushError::MessageTooLarge);
+        }
+        let mut plan = Plan { messages, skipped: 0, bytes, trims: false };
+        if depth + messages > limits.max_length || held + bytes > limits.max_bytes {
+            match limits.policy {
+                Policy::Reject => return Err(PushError::QueueFull),
+                Policy::DropOldest => {
+                    plan.trims = true;
+                    for payload in payloads {
+                        let kept = messages - plan.skipped;
+                        if kept <= limits.max_length && plan.bytes <= limits.max_bytes {
+                            break;
+                        }
+                        plan.skipped += 1;
+                        plan.bytes -= payload.len() as u64;
+                    }
+                }
+            }
+        }
+        let new_queue = u64::from(queue.is_none());
+        let new_partition = u64::from(place.is_none());
+        if new_partition == 1 {
+            let partitions = queue.and_then(|queue| self.queues[queue].contents.as_ref()).map_or(0, |held| held.count);
+            if partitions >= self.config.max_partitions_per_queue {
+                return Err(PushError::PartitionLimit);
+            }
+        }
+        if !self.make_room(0, new_queue, queue) {
+            return Err(PushError::QueueLimit);
+        }
+        let needed = plan.bytes
+            + (messages - plan.skipped) * MESSAGE_BYTES
+            + new_queue * QUEUE_BYTES
+            + new_partition * PARTITION_BYTES;
+        if !self.make_room(needed, 0, queue) {
+            return Err(PushError::NodeMemory);
+        }
+        Ok(plan)
+    }
+
+    /// Makes room in a `dropOldest` queue: first from the pushed partition, then from the others,
+    /// oldest first.
+    fn trim(&mut self, queue: u32, place: Option<u32>, messages: u64, bytes: u64) {
+        let limits = *self.limits(queue);
+        let fits = |engine: &Self| {
+            let (depth, held) = engine.queues[queue].load();
+            depth + messages <= limits.max_length && held + bytes <= limits.max_bytes
+        };
+        if let Some(place) = place {
+            while !fits(self) && self.drop_oldest_of(queue, place, Cause::Bounds) {}
+            self.refresh(queue, place);
+        }
+        while !fits(self) {
+            self.drop_oldest(queue);
+        }
+    }
+
+    fn append<'p>(
+        &mut self,
+        queue: u32,
+        place: u32,
+        messages: u64,
+        bytes: u64,
+        payloads: impl Iterator<Item = &'p [u8]>,
+    ) {
+        let born_ms = self.now_ms;
+        let contents = self.queues[queue].contents_mut();
+        contents.chunks.expect(bytes);
+        let (partition, chunks) = contents.split(place);
+        partition.reserve(messages as usize);
+        for payload in payloads {
+            let span = chunks.insert(payload);
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            partition.ring.push_back(Slot { sequence, born_ms, span, consumed: 0, pins: 0 });
+        }
+        partition.depth += messages;
+        partition.bytes += bytes;
+        contents.depth += messages;
+        contents.bytes += bytes;
+        self.totals.messages += messages;
+        self.totals.payload_bytes += bytes;
+        self.memory += bytes + messages * MESSAGE_BYTES;
+    }
+}
+
+/// What a push comes to under the queue's bounds.
+struct Plan {
+    messages: u64,
+    /// The first so many go at once: the call alone is larger than the bound.
+    skipped: u64,
+    /// Payload bytes of the others.
+    bytes: u64,
+    /// Older messages may have to go.
+    trims: bool,
+}
