@@ -83,6 +83,24 @@ impl<'a> Query<'a> {
     }
 }
 
+impl<'a> Query<'a> {
+    /// The value of a parameter that may be given once; `None` if it is not given.
+    ///
+    /// # Errors
+    /// [`BodyError::Repeated`] if it is given again, [`BodyError::Encoding`] for any parameter
+    /// whose escapes cannot be read.
+    pub fn once(&self, parameter: &'static str) -> Result<Option<Cow<'a, str>>, BodyError> {
+        let mut found = None;
+        for pair in self.clone() {
+            let (name, value) = pair?;
+            if name == parameter {
+                once(&mut found, parameter, value)?;
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl<'a> Iterator for Query<'a> {
     /// A parameter's name and value, or [`BodyError::Encoding`] that names it.
     type Item = Result<(Cow<'a, str>, Cow<'a, str>), BodyError>;
@@ -233,6 +251,16 @@ mod tests {
         assert_eq!(pairs, ["a:1", "b:", "c:x y&=z", "a:"]);
         assert_eq!(Query::new(None).count(), 0);
         assert_eq!(Query::new(Some("")).count(), 0);
+    }
+
+    #[test]
+    fn one_parameter_is_found_whatever_stands_around_it() {
+        let query = Query::new(Some("a=1&gr%6fup=g+h&b=2"));
+        assert_eq!(query.once("group"), Ok(Some("g h".into())));
+        assert_eq!(query.once("limit"), Ok(None));
+        let twice = Query::new(Some("group=g&group=g")).once("group").expect_err("given twice");
+        assert_eq!(twice.to_string(), "the query parameter `group` is given more than once");
+        assert!(Query::new(Some("group=g&x=%")).once("group").is_err());
     }
 
     #[test]

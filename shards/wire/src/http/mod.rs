@@ -5,8 +5,8 @@
 //! buffer of unread bytes is the caller's. Every request borrows from both.
 //!
 //! Strict where leniency would let two parties disagree on where a request ends: see
-//! [`HttpError`] for all that is refused. Each refusal is the same however the bytes were cut into
-//! reads.
+//! [`HttpError`] for all that is refused. A head is refused for the same reason however its bytes
+//! were cut into reads; how long before its end may depend on them.
 
 mod chunked;
 mod error;
