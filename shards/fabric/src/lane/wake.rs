@@ -7,7 +7,7 @@
 //! - a sender sets its bit, and only the one that changed the word from nothing to something looks at the sleep flag
 //!   and wakes. Whoever finds the word set already may rely on that one.
 //!
-//! Why no wake is lost: both look at the bitmap with read-modify-writes, which one location orders. Either the
+//! Why no wake is lost: both change the bitmap and the flag with read-modify-writes, which each location orders. Either the
 //! receiver's last look comes after the sender's bit and finds it, or the sender's comes after that look, reads from it,
 //! and so sees the announcement made before it. No sequential consistency is needed. At most one wake is sent per
 //! change of the bitmap.
@@ -90,7 +90,7 @@ impl Doorbell {
             let replaced = lock(&self.bell.waker).replace(waker.clone());
             drop(replaced);
         }
-        self.bell.sleeping.store(true, Ordering::Relaxed);
+        self.bell.sleeping.swap(true, Ordering::AcqRel);
         // A read-modify-write that changes nothing: its release carries the announcement to the sender that comes next.
         let rung = self.bell.words.iter().fold(0, |rung, word| rung | word.fetch_or(0, Ordering::AcqRel));
         if rung != 0 {
@@ -108,7 +108,7 @@ impl Doorbell {
 
     /// Announces that the receiver runs, woken from here or elsewhere: nobody needs to wake it.
     pub fn awake(&self) {
-        self.bell.sleeping.store(false, Ordering::Relaxed);
+        self.bell.sleeping.swap(false, Ordering::AcqRel);
     }
 }
 
