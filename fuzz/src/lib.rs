@@ -1,1 +1,14 @@
-//! Bodies of the fuzz targets.
+//! Bodies of the fuzz targets: each takes any bytes and panics if what they show is wrong.
+//!
+//! The binaries under `fuzz_targets/` hand them to libFuzzer, `tests/bounded.rs` to a seeded
+//! mutator, so that every `cargo test` runs them for a few seconds.
+
+mod http;
+mod json;
+mod message_id;
+mod push;
+
+pub use http::http;
+pub use json::json;
+pub use message_id::message_id;
+pub use push::push_body;

@@ -1,0 +1,162 @@
+//! Bounded runs of the fuzz bodies: seeds, mutated by a generator with a fixed seed.
+
+const CASES: u64 = 100_000;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// A seed with up to six changes: bytes, words of the format, pieces of itself and of other seeds.
+fn mutated(random: &mut Random, seeds: &[&[u8]], words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = seeds[random.below(seeds.len())].to_vec();
+    for _ in 0..random.below(7) {
+        let at = random.below(bytes.len() + 1);
+        let behind = at + random.below(bytes.len() - at + 1).min(16);
+        match random.below(6) {
+            0 if at < bytes.len() => bytes[at] = random.next() as u8,
+            1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            2 => drop(bytes.drain(at..behind)),
+            3 => {
+                let piece = bytes[at..behind].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            4 => {
+                let other = seeds[random.below(seeds.len())];
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            _ => {
+                let word = words[random.below(words.len())];
+                bytes.splice(at..at, word.iter().copied());
+            }
+        }
+    }
+    bytes
+}
+
+fn run(body: fn(&[u8]), seeds: &[&[u8]], words: &[&[u8]]) {
+    for seed in seeds {
+        body(seed);
+    }
+    for seed in 0..CASES {
+        let bytes = mutated(&mut Random(seed), seeds, words);
+        let outcome = std::panic::catch_unwind(|| body(&bytes));
+        assert!(outcome.is_ok(), "seed {seed}: {:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn the_http_decoder_means_the_same_however_its_bytes_are_cut() {
+    run(
+        queen_fuzz::http,
+        &[
+            b"GET /a?b HTTP/1.1\r\nhost: h\r\nx-queen-tenant: t\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nabcdGET / HTTP/1.0\r\n\r\n",
+            b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n3;x\r\nabc\r\n0A\r\n0123456789\r\n0\r\na: b\r\n\r\n",
+            b"\r\n\r\nDELETE http://h/p HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: x\r\n\r\n",
+        ],
+        &[b"\r\n", b"\n", b"\r", b"HTTP/1.1", b"HTTP/2", b"content-length: 1\r\n", b"host: h\r\n", b": ", b" ", b"\t", b"\0",
+          b"transfer-encoding: chunked\r\n", b"ffffffffffffffff", b"0\r\n\r\n", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"],
+    );
+}
+
+/// Pieces of JSON that sit on the edges of its grammar.
+const JSON_WORDS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"\\",
+    b"\\u",
+    b"\\ud800",
+    b"\\udc00",
+    b"\\u0041",
+    b"null",
+    b"true",
+    b"-",
+    b"0",
+    b"01",
+    b"1.",
+    b".5",
+    b"1e999",
+    b"E+",
+    b" ",
+    b"\n",
+    b"\x0b",
+    b"\0",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"[[[[[[[[",
+    b"]]]]]]]]",
+    b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"",
+];
+
+#[test]
+fn the_json_validator_takes_exactly_what_serde_json_takes() {
+    run(
+        queen_fuzz::json,
+        &[
+            br#"{"a":[1,-2.5e+10,true,false,null,"x\"\\\/\b\f\n\r\t\u0041"],"b":{"c":{}}}"#,
+            b" [ 0 , [ ] , { } , \"\xc3\xa9\xf0\x9f\x98\x80\" ] \n",
+            br#""plain text that is longer than a block of thirty-two bytes, for the scan""#,
+            b"-0.0e-0",
+        ],
+        JSON_WORDS,
+    );
+}
+
+#[test]
+fn a_push_that_is_taken_has_the_spans_that_serde_json_sees() {
+    let words = [
+        JSON_WORDS,
+        &[
+            &b"\"queue\":\"r\","[..],
+            b"\"partition\":null,",
+            b"\"messages\":[],",
+            b"{\"payload\":1},",
+            b"\"payload\":2,",
+            b"\"x\":3,",
+        ],
+    ]
+    .concat();
+    run(
+        queen_fuzz::push_body,
+        &[
+            br#"{"queue":"presence","partition":"room-7","messages":[{"payload":{"user":"ada","typing":true}}]}"#,
+            br#" { "messages" : [ { "payload" : 1e999 } , { "x" : [ ] , "payload" : "\ud800" } ] , "queue" : "\u0071" } "#,
+            br#"{"queue":"q","partition":null,"messages":[]}"#,
+        ],
+        &words,
+    );
+}
+
+#[test]
+fn an_id_is_written_as_it_was_read() {
+    run(
+        queen_fuzz::message_id,
+        &[
+            b"e:624f5af82b58223f:room-1:0",
+            b"e:0000000000000001:a:b.c:18446744073709551615.4294967295",
+            b"e:ffffffffffffffff::1.2",
+        ],
+        &[b":", b".", b"e:", b"0", b"1", b"+", b"-", b"F", b"18446744073709551616", b"4294967296", b"\xc3\xa9", b"\0"],
+    );
+}
