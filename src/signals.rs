@@ -43,12 +43,6 @@ impl Stop {
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Whether it is set.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        self.shared.set.load(Ordering::Acquire)
-    }
-
     /// Resolves when it is set, on any executor or thread.
     #[must_use]
     pub fn wait(&self) -> Stopped {
@@ -174,9 +168,7 @@ mod tests {
     #[test]
     fn a_wait_that_begins_after_the_stop_is_over_at_once() {
         let stop = Stop::default();
-        assert!(!stop.is_set());
         stop.set();
-        assert!(stop.is_set());
         assert!(poll(&mut stop.wait(), &Arc::new(Count::default())).is_ready());
     }
 
