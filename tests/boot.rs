@@ -261,14 +261,20 @@ fn a_second_signal_ends_it_at_once() {
     let root = tempfile::tempdir().unwrap();
     let grace_ms = (PATIENCE * 10).as_millis().to_string();
     let mut serving = Serving::start(root.path(), &[("QUEEN_SHUTDOWN_GRACE_MS", &grace_ms)]);
-    // A push whose body is not all there keeps the stop waiting for as long as the grace.
+    // A push whose body is still to come keeps the stop waiting for as long as the grace. That the broker asks for the
+    // body shows that it knows of the push.
     let mut busy = TcpStream::connect(&serving.address).unwrap();
-    busy.write_all(b"POST /api/v1/ephemeral/push HTTP/1.1\r\nHost: q\r\nContent-Length: 64\r\n\r\n{\"queue\"").unwrap();
+    busy.write_all(
+        b"POST /api/v1/ephemeral/push HTTP/1.1\r\nHost: q\r\nContent-Length: 64\r\nExpect: 100-continue\r\n\r\n",
+    )
+    .unwrap();
+    let mut asked = [0; 12];
+    busy.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100");
     serving.signal(Signal::TERM);
     serving.wait_for_line("stopping");
     serving.signal(Signal::TERM);
     let (status, log) = serving.wait();
-    // 0 where the first signal's stop was over before the second came: then there was nothing left to end.
     assert_eq!(status.code(), Some(1), "{log}");
 }
 
