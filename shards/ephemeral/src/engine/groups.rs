@@ -109,8 +109,9 @@ impl Engine {
         }
     }
 
-    /// The group timer fired: forgets what has been idle for long enough.
-    pub(super) fn forget_idle_groups(&mut self, queue: u32) {
+    /// The group timer fired: forgets what has been idle for long enough. Leases that have run
+    /// out by now end as such first.
+    pub(super) fn forget_idle_groups(&mut self, queue: u32, left: &mut usize) {
         let record = &mut self.queues[queue];
         record.group_timer = NONE;
         if record.declared.is_some() {
@@ -125,6 +126,10 @@ impl Engine {
             })
             .collect();
         for group in idle {
+            let places: Vec<u32> = self.queues[queue].contents.iter().flat_map(|held| held.places()).collect();
+            for place in places {
+                self.expire_leases(queue, place, group, left);
+            }
             self.forget_group(queue, group);
         }
         self.arm_groups(queue);

@@ -66,6 +66,8 @@ impl Engine {
     fn on_state_timer(&mut self, timer: StateTimer, left: &mut usize, dirty: &mut Vec<Dirty>) {
         match timer {
             StateTimer::Lease { queue, partition, group } => {
+                let record = self.queues[queue].contents_mut().partition_mut(partition);
+                record.cursor_mut(group).expect("a cursor with a timer").lease_timer = NONE;
                 self.expire_leases(queue, partition, group, left);
                 dirty.push((queue, partition, group));
             }
@@ -75,7 +77,7 @@ impl Engine {
                     dirty.push((queue, NONE, ANY));
                 }
             }
-            StateTimer::Groups { queue } => self.forget_idle_groups(queue),
+            StateTimer::Groups { queue } => self.forget_idle_groups(queue, left),
             StateTimer::Serve { queue } => {
                 if self.queues.get(queue).is_some() {
                     dirty.push((queue, NONE, ANY));
@@ -84,10 +86,16 @@ impl Engine {
         }
     }
 
-    fn expire_leases(&mut self, queue: u32, place: u32, group: u16, left: &mut usize) {
+    /// Ends the leases of a cursor that have run out: their messages come back, or are dropped
+    /// after the last attempt.
+    pub(super) fn expire_leases(&mut self, queue: u32, place: u32, group: u16, left: &mut usize) {
         let limits = *self.limits(queue);
-        let partition = self.queues[queue].contents_mut().partition_mut(place);
-        partition.cursor_mut(group).expect("a cursor with a timer").lease_timer = NONE;
+        // A message that is too old is dropped as such, not for its attempts.
+        self.drop_aged(queue, place, left);
+        let partition = self.queues[queue].contents().partition(place);
+        if partition.cursor(group).is_none() {
+            return;
+        }
         loop {
             let partition = self.queues[queue].contents_mut().partition_mut(place);
             let cursor = partition.cursor_mut(group).expect("a cursor with leases");
@@ -114,6 +122,15 @@ impl Engine {
 
     fn expire_messages(&mut self, queue: u32, place: u32, left: &mut usize) {
         self.queues[queue].contents_mut().partition_mut(place).ttl_timer = NONE;
+        self.drop_aged(queue, place, left);
+        self.arm_ttl(queue, place);
+        self.refresh(queue, place);
+        self.tidy(queue, place);
+        self.note_change(queue);
+    }
+
+    /// Drops the messages of a partition that have reached their TTL.
+    fn drop_aged(&mut self, queue: u32, place: u32, left: &mut usize) {
         let Some(ttl_ms) = self.limits(queue).ttl_ms else { return };
         let groups = self.queues[queue].group_count;
         while *left > 0 {
@@ -126,9 +143,5 @@ impl Engine {
             self.drop_message(queue, place, at, Cause::Ttl);
             self.queues[queue].contents_mut().partition_mut(place).sweep();
         }
-        self.arm_ttl(queue, place);
-        self.refresh(queue, place);
-        self.tidy(queue, place);
-        self.note_change(queue);
     }
 }

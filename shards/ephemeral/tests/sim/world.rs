@@ -1,0 +1,512 @@
+//! One seeded run: draws operations, gives each to the engine and to the model, compares every
+//! answer, and checks every invariant after every operation. Name pools and limits are tiny, so
+//! that collisions and bounds happen all the time.
+
+use std::collections::VecDeque;
+use std::thread::panicking;
+
+use queen_ephemeral::{
+    AckOutcome, AckStatus, Claim, Delivery, Engine, EngineConfig, MessageId, ParkId, Policy, Pop, Popped, QueueOptions,
+    Sink, Stats, TenantId, WaiterId, Window,
+};
+
+use super::model::{Got, Handed, Model, PARTITIONS};
+
+const QUEUES: [&str; 4] = ["jobs", "inbox", "a:b", "rooms"];
+const NAMES: [&str; PARTITIONS] = ["Default", "room.1", "b:1"];
+const GROUPS: [Option<&str>; 4] = [None, Some("g1"), Some("g2"), Some("g3")];
+const TENANTS: [TenantId; 2] = [TenantId::DEFAULT, TenantId([7; 16])];
+const EPOCH: u64 = 0x00ab_cdef_0123_4567;
+/// Operations shown when a run fails.
+const TRACE: usize = 20;
+
+/// A xorshift generator: the same numbers for the same seed, everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Push { key: (usize, usize), partition: usize, payloads: Vec<Vec<u8>> },
+    Pop { key: (usize, usize), partition: Option<usize>, group: usize, batch: u32, auto_ack: bool, wait_ms: u64 },
+    Cancel { park: ParkId, waiter: u64 },
+    Settle(usize),
+    GiveBack(usize),
+    Ack { key: (usize, usize), group: usize, partition: usize, sequence: u64, attempts: u32, status: AckStatus },
+    Configure { key: (usize, usize), options: QueueOptions },
+    Reset((usize, usize)),
+    Delete((usize, usize)),
+    Advance(u64),
+    MemoryLimit(u64),
+    QueueLimit(u64),
+    Release,
+}
+
+/// What the engine handed out during one call.
+#[derive(Default)]
+struct Inbox(Vec<(u64, Vec<Got>, Option<Claim>)>);
+
+impl Sink for Inbox {
+    fn deliver(&mut self, waiter: WaiterId, mut delivery: Delivery<'_>) {
+        assert!(QUEUES.contains(&delivery.queue()));
+        let place = |name| NAMES.iter().position(|&known| known == name).expect("a known partition");
+        let got: Vec<Got> =
+            delivery.messages().map(|m| (place(m.partition), m.sequence, m.attempts, m.payload.to_vec())).collect();
+        assert_eq!((got.len(), got.is_empty()), (delivery.len(), delivery.is_empty()));
+        let claim = delivery.take_claim();
+        assert_eq!(claim.is_none(), got.is_empty());
+        self.0.push((waiter.0, got, claim));
+    }
+}
+
+/// A delivery that somebody may ack, in time or late.
+#[derive(Copy, Clone)]
+struct Seen {
+    key: (usize, usize),
+    group: usize,
+    partition: usize,
+    sequence: u64,
+    attempts: u32,
+}
+
+pub struct World {
+    seed: u64,
+    step: u64,
+    random: Random,
+    engine: Engine,
+    model: Model,
+    claims: Vec<(Claim, Handed)>,
+    seen: VecDeque<Seen>,
+    parks: Vec<(ParkId, u64)>,
+    waiters: u64,
+    payloads: u64,
+    trace: VecDeque<Operation>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if panicking() {
+            eprintln!("QUEEN_SIM_SEED={} failed at step {}; the last operations:", self.seed, self.step);
+            for operation in &self.trace {
+                eprintln!("  {operation:?}");
+            }
+        }
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let config = EngineConfig {
+            boot_epoch: EPOCH,
+            queue_max_bytes: 60 + random.below(300),
+            queue_max_length: 3 + random.below(12),
+            lease_ms: 5 + random.below(40),
+            retry_limit: 1 + random.below(4) as u32,
+            implicit_idle_ms: 1 + random.below(120),
+            group_idle_ms: random.pick(&[0, 30, 90]),
+            max_partitions_per_queue: 1 + random.below(4) as u32,
+            max_groups_per_queue: 1 + random.below(5) as u32,
+        };
+        Self {
+            seed,
+            step: 0,
+            random,
+            engine: Engine::new(config),
+            model: Model::new(config),
+            claims: Vec::new(),
+            seen: VecDeque::new(),
+            parks: Vec::new(),
+            waiters: 0,
+            payloads: 0,
+            trace: VecDeque::new(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    pub fn step(&mut self) {
+        self.step += 1;
+        let operation = self.draw();
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(operation.clone());
+        self.perform(operation);
+        self.compare();
+    }
+
+    fn key(&mut self) -> (usize, usize) {
+        (usize::from(self.random.one_in(6)), self.random.below(QUEUES.len() as u64) as usize)
+    }
+
+    fn draw(&mut self) -> Operation {
+        let key = self.key();
+        let partition = self.random.below(PARTITIONS as u64) as usize;
+        let group = self.random.pick(&[0, 0, 0, 1, 1, 2, 3]);
+        match self.random.below(1000) {
+            0..=249 => {
+                let count = if self.random.one_in(3) { self.random.below(6) } else { 1 };
+                let payloads = (0..count).map(|_| self.payload()).collect();
+                Operation::Push { key, partition, payloads }
+            }
+            250..=549 => Operation::Pop {
+                key,
+                partition: self.random.one_in(2).then_some(partition),
+                group,
+                batch: 1 + self.random.pick(&[0, 0, 1, 3, 20]),
+                auto_ack: self.random.one_in(2),
+                wait_ms: self.random.pick(&[0, 0, 1, 10, 60, 200]),
+            },
+            550..=599 if !self.parks.is_empty() => {
+                let at = self.random.below(self.parks.len() as u64) as usize;
+                let (park, waiter) = self.parks[at];
+                Operation::Cancel { park, waiter }
+            }
+            550..=699 if !self.claims.is_empty() => {
+                let at = self.random.below(self.claims.len() as u64) as usize;
+                if self.random.one_in(3) { Operation::GiveBack(at) } else { Operation::Settle(at) }
+            }
+            550..=849 if !self.seen.is_empty() => {
+                let at = self.random.below(self.seen.len() as u64) as usize;
+                let mut seen = self.seen[at];
+                if self.random.one_in(30) {
+                    seen.attempts += 1;
+                }
+                if self.random.one_in(30) {
+                    seen.sequence += 1;
+                }
+                if self.random.one_in(30) {
+                    (seen.key, seen.group, seen.partition) = (key, group, partition);
+                }
+                let status = if self.random.one_in(2) { AckStatus::Completed } else { AckStatus::Retry };
+                let Seen { key, group, partition, sequence, attempts } = seen;
+                Operation::Ack { key, group, partition, sequence, attempts, status }
+            }
+            850..=874 => Operation::Configure { key, options: self.options() },
+            875..=880 => Operation::Reset(key),
+            881..=888 => Operation::Delete(key),
+            889..=891 => Operation::MemoryLimit(self.random.pick(&[u64::MAX, u64::MAX, 3000, 8000])),
+            892..=894 => Operation::QueueLimit(self.random.pick(&[u64::MAX, u64::MAX, 2, 6])),
+            895 => Operation::Release,
+            _ => {
+                let reach_ms = self.random.pick(&[2, 2, 8, 8, 40, 150]);
+                Operation::Advance(1 + self.random.below(reach_ms))
+            }
+        }
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        self.payloads += 1;
+        let mut payload = self.payloads.to_le_bytes().to_vec();
+        let padding = if self.random.one_in(60) { 400 } else { self.random.below(40) };
+        payload.resize(8 + padding as usize, self.payloads as u8);
+        payload
+    }
+
+    fn options(&mut self) -> QueueOptions {
+        let mut options = QueueOptions::default();
+        if self.random.one_in(2) {
+            options.policy = Policy::DropOldest;
+        }
+        if self.random.one_in(2) {
+            options.max_length = Some(self.random.below(8));
+        }
+        if self.random.one_in(3) {
+            options.max_bytes = Some(self.random.below(200));
+        }
+        if self.random.one_in(2) {
+            options.ttl_ms = Some(self.random.below(80));
+        }
+        if self.random.one_in(3) {
+            options.lease_ms = Some(self.random.below(60));
+        }
+        if self.random.one_in(3) {
+            options.retry_limit = Some(self.random.below(4) as u32);
+        }
+        if self.random.one_in(3) {
+            let (ms, count) = (self.random.below(30), self.random.below(5) as u32);
+            options.window = Some(Window { ms, count });
+        }
+        options
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm per operation, read side by side")]
+    fn perform(&mut self, operation: Operation) {
+        let mut inbox = Inbox::default();
+        let now_ms = self.model.now_ms;
+        let name = |key: (usize, usize)| (TENANTS[key.0], QUEUES[key.1]);
+        let mut used = None;
+        if matches!(operation, Operation::Cancel { .. } | Operation::Settle(_) | Operation::Release) {
+            // These calls take no time: the engine goes by the last it was told.
+            self.turn(true);
+        }
+        match operation {
+            Operation::Push { key, partition, payloads } => {
+                let (tenant, queue) = name(key);
+                let slices = payloads.iter().map(Vec::as_slice);
+                let answer = self.engine.push(now_ms, tenant, queue, NAMES[partition], slices, &mut inbox);
+                let engine = &self.engine;
+                let expected = self.model.push(key, partition, &payloads, &|key| exists(engine, key));
+                assert_eq!(answer, expected);
+                used = (answer.is_ok() && !payloads.is_empty()).then_some(key);
+            }
+            Operation::Pop { key, partition, group, batch, auto_ack, wait_ms } => {
+                let (tenant, queue) = name(key);
+                self.waiters += 1;
+                let id = self.waiters;
+                let request = Pop {
+                    tenant,
+                    queue,
+                    partition: partition.map(|partition| NAMES[partition]),
+                    group: GROUPS[group],
+                    batch,
+                    auto_ack,
+                    wait_ms,
+                };
+                let answer = self.engine.pop(now_ms, &request, WaiterId(id), &mut inbox);
+                let parks_on = partition.filter(|_| wait_ms > 0);
+                let engine = &self.engine;
+                let group_uid = match self.model.enter(key, group, parks_on, &|key| exists(engine, key)) {
+                    Ok(uid) => uid,
+                    Err(error) => {
+                        assert_eq!(answer, Err(error));
+                        self.finish(None, inbox);
+                        return;
+                    }
+                };
+                used = Some(key);
+                let at = self.model.find(key).expect("a popped queue is there");
+                let windowed = self.model.limits(at).window.is_some();
+                let available = self.model.queues[at].available(group_uid, partition);
+                let answer = answer.expect("the model allows it");
+                if wait_ms > 0 && (windowed || available.is_empty()) {
+                    self.model.waiters.push(super::model::Waiter {
+                        id,
+                        key,
+                        group: group_uid,
+                        partition,
+                        batch: batch as usize,
+                        auto_ack,
+                        deadline_ms: now_ms + wait_ms,
+                        window_end_ms: None,
+                    });
+                    match answer {
+                        Popped::Parked(park) => {
+                            assert!(inbox.0.iter().all(|(to, _, _)| *to != id));
+                            self.parks.push((park, id));
+                        }
+                        Popped::Delivered => assert!(inbox.0.iter().any(|(to, _, _)| *to == id)),
+                        Popped::Empty => panic!("a waiting pop is parked"),
+                    }
+                } else if available.is_empty() {
+                    assert_eq!(answer, Popped::Empty);
+                } else {
+                    assert_eq!(answer, Popped::Delivered);
+                    let (to, got, claim) = inbox.0.remove(0);
+                    let expected = self.model.take(key, group_uid, partition, batch as usize, auto_ack);
+                    assert_eq!((to, &got), (id, &expected));
+                    self.remember(key, group_uid, auto_ack, &got, claim);
+                }
+            }
+            Operation::Cancel { park, waiter } => {
+                let at = self.model.waiters.iter().position(|known| known.id == waiter);
+                assert_eq!(self.engine.cancel(park), at.is_some());
+                self.parks.retain(|known| known.1 != waiter);
+                if let Some(at) = at {
+                    self.model.leave(at);
+                    self.model.note(None);
+                }
+                // Whom it held back is served as soon as there is a sink: the caller's next turn.
+                self.turn(false);
+            }
+            Operation::Settle(at) => {
+                let (claim, handed) = self.claims.swap_remove(at);
+                self.engine.settle(claim);
+                self.model.settle(&handed);
+            }
+            Operation::GiveBack(at) => {
+                let (claim, handed) = self.claims.swap_remove(at);
+                self.engine.give_back(now_ms, claim, &mut inbox);
+                self.model.give_back(&handed);
+            }
+            Operation::Ack { key, group, partition, sequence, attempts, status } => {
+                let (tenant, queue) = name(key);
+                let mut id = MessageId { epoch: EPOCH, partition: NAMES[partition], sequence, attempts };
+                let group_name = GROUPS[group];
+                let answer = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut inbox);
+                assert_eq!(answer, self.model.ack(key, group, partition, sequence, attempts, status));
+                id.epoch += 1;
+                let stale = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut inbox);
+                assert_eq!(stale, AckOutcome::Stale);
+            }
+            Operation::Configure { key, options } => {
+                let (tenant, queue) = name(key);
+                let answer = self.engine.configure(now_ms, tenant, queue, options, &mut inbox);
+                let engine = &self.engine;
+                assert_eq!(answer.is_ok(), self.model.configure(key, &options, &|key| exists(engine, key)));
+            }
+            Operation::Reset(key) => {
+                let (tenant, queue) = name(key);
+                assert_eq!(self.engine.reset(now_ms, tenant, queue, &mut inbox), self.model.reset(key));
+            }
+            Operation::Delete(key) => {
+                let (tenant, queue) = name(key);
+                let answer = self.engine.delete(now_ms, tenant, queue, &mut inbox);
+                assert_eq!((answer.deleted, answer.declared), self.model.delete(key));
+            }
+            Operation::MemoryLimit(bytes) => {
+                self.engine.set_memory_limit(bytes);
+                self.model.memory_limit = bytes;
+            }
+            Operation::QueueLimit(queues) => {
+                self.engine.set_queue_limit(queues);
+                self.model.queue_limit = queues;
+            }
+            Operation::Release => {
+                self.engine.release_waiters(&mut inbox);
+                assert_eq!(inbox.0.len(), self.model.waiters.len());
+                for (waiter, got, _) in std::mem::take(&mut inbox.0) {
+                    assert!(got.is_empty());
+                    let at = self.model.waiters.iter().position(|known| known.id == waiter);
+                    self.model.leave(at.expect("a released pop was parked"));
+                }
+                self.parks.clear();
+            }
+            Operation::Advance(by_ms) => {
+                for _ in 0..by_ms {
+                    self.model.now_ms += 1;
+                    self.turn(false);
+                }
+            }
+        }
+        self.finish(used, inbox);
+    }
+
+    /// What the caller does when the clock reaches the engine's next deadline.
+    fn turn(&mut self, force: bool) {
+        let now_ms = self.model.now_ms;
+        let mut inbox = Inbox::default();
+        if force || self.engine.next_deadline_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+            assert!(!self.engine.advance(now_ms, usize::MAX, &mut inbox));
+        }
+        self.model.tick();
+        self.model.note(None);
+        self.finish(None, inbox);
+        self.model.collect();
+        let late = self.model.waiters.iter().find(|waiter| waiter.deadline_ms <= now_ms);
+        assert!(late.is_none(), "a pop waits past its timeout");
+        assert_eq!(self.engine.stats(), self.model.stats(), "at {now_ms} ms");
+    }
+
+    /// Checks what the engine handed to parked pops, in the order in which it did.
+    fn finish(&mut self, used: Option<(usize, usize)>, inbox: Inbox) {
+        for (id, got, claim) in inbox.0 {
+            self.parks.retain(|known| known.1 != id);
+            let at = self.model.waiters.iter().position(|waiter| waiter.id == id).expect("it was parked");
+            let available = self.model.available_for(at);
+            let may_go = self.model.may_go(at);
+            let now_ms = self.model.now_ms;
+            let window_ended = self.model.waiters[at].window_end_ms.is_some_and(|end_ms| end_ms <= now_ms);
+            if got.is_empty() {
+                assert!(self.model.waiters[at].deadline_ms <= now_ms, "sent away before its time");
+                assert!(available == 0 || !may_go, "sent away although something was there");
+                self.model.leave(at);
+                continue;
+            }
+            assert!(may_go || window_ended, "waiter {id} was served out of turn");
+            assert!(available >= self.model.enough_for(at) || window_ended, "its window was cut short");
+            let waiter = self.model.leave(at);
+            let expected = self.model.take(waiter.key, waiter.group, waiter.partition, waiter.batch, waiter.auto_ack);
+            assert_eq!(got, expected);
+            self.remember(waiter.key, waiter.group, waiter.auto_ack, &got, claim);
+        }
+        self.model.rest();
+        self.model.note(used);
+    }
+
+    fn remember(&mut self, key: (usize, usize), group: u64, auto_ack: bool, got: &[Got], claim: Option<Claim>) {
+        let queue = self.model.find(key).expect("a delivery's queue is there");
+        let known = self.model.queues[queue].groups.iter().find(|known| known.uid == group);
+        let name = known.expect("a delivery's group is there").name;
+        for &(partition, sequence, attempts, _) in got {
+            self.seen.push_back(Seen { key, group: name, partition, sequence, attempts });
+        }
+        while self.seen.len() > 30 {
+            self.seen.pop_front();
+        }
+        let items = got.iter().map(|&(_, sequence, attempts, _)| (sequence, attempts)).collect();
+        let claim = claim.expect("a delivery with messages has a claim");
+        self.claims.push((claim, Handed { key, group, auto_ack, items }));
+    }
+
+    /// Compares everything that can be read.
+    fn compare(&mut self) {
+        self.engine.check_invariants();
+        assert_eq!(self.engine.stats(), self.model.stats());
+        let key = self.key();
+        let asked = self.random.below(GROUPS.len() as u64) as usize;
+        let group_name = |group: usize| GROUPS[group].unwrap_or(queen_ephemeral::QUEUE_MODE);
+        let by_group = self.random.one_in(2);
+        let depth = self.engine.depth(TENANTS[key.0], QUEUES[key.1], by_group.then(|| group_name(asked)));
+        let Some(at) = self.model.find(key) else {
+            assert_eq!(depth, None);
+            return;
+        };
+        let mut depth = depth.expect("the model has the queue");
+        let queue = &self.model.queues[at];
+        assert_eq!(depth.declared, queue.declared.is_some());
+        let pending_for = |uid: Option<u64>, partition: usize| {
+            let here = queue.counted().filter(|message| message.partition == partition);
+            let open = here.filter(|message| uid.is_none_or(|uid| !message.done.contains(&uid)));
+            open.fold((0, 0), |(n, bytes), message| (n + 1, bytes + message.payload.len() as u64))
+        };
+        let uid = queue.groups.iter().find(|group| by_group && group.name == asked).map(|group| group.uid);
+        depth.partitions.sort_by_key(|row| NAMES.iter().position(|&name| name == row.partition));
+        let partitions = self.model.partitions(at);
+        assert_eq!(depth.partitions.len(), partitions.len());
+        let (mut pending, mut bytes, mut filled) = (0, 0, 0);
+        for (row, partition) in depth.partitions.iter().zip(partitions) {
+            let expected = pending_for(uid, partition);
+            assert_eq!((row.partition.as_str(), (row.pending, row.bytes)), (NAMES[partition], expected));
+            pending += expected.0;
+            bytes += expected.1;
+            filled += u64::from(expected.0 > 0);
+        }
+        assert_eq!((depth.pending, depth.bytes, depth.partitions_pending), (pending, bytes, filled));
+        let mut rows: Vec<_> = depth.groups.iter().map(|row| (row.group.as_str(), row.pending, row.skipped)).collect();
+        rows.sort_unstable();
+        let mut expected: Vec<_> = queue
+            .groups
+            .iter()
+            .map(|group| {
+                let pending: u64 = (0..PARTITIONS).map(|partition| pending_for(Some(group.uid), partition).0).sum();
+                (group_name(group.name), pending, group.skipped)
+            })
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(rows, expected);
+    }
+}
+
+fn exists(engine: &Engine, key: (usize, usize)) -> bool {
+    engine.depth(TENANTS[key.0], QUEUES[key.1], None).is_some()
+}
