@@ -79,11 +79,8 @@ async fn hyper_verdict(bytes: &[u8]) -> Verdict {
         write.shutdown().await.expect("the pipe is open");
         read.read_to_end(&mut answer).await.expect("the pipe is in memory");
     };
-    let (_, ()) = tokio::join!(
-        // The server's end must go as soon as it is done, for the client reads up to its end.
-        async { serving.await },
-        talking
-    );
+    // A malformed request is an error of the connection; its answer says so as well.
+    let (_, ()) = tokio::join!(serving, talking);
     let verdict = served.lock().expect("one thread").take();
     verdict.unwrap_or_else(|| match answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()) {
         Some(digits) if !digits.starts_with('2') && !digits.starts_with('1') => {
