@@ -114,6 +114,7 @@ impl Engine {
         for group in self.queues[queue].groups.iter_mut().flatten() {
             group.skipped = 0;
         }
+        self.arm_anew(queue);
         self.arm_groups(queue);
         self.serve_queue(queue, sink);
         self.note_change(queue);

@@ -118,13 +118,15 @@ impl Engine {
             return;
         }
         let (now_ms, idle_ms) = (self.now_ms, self.config.group_idle_ms);
-        let idle: Vec<u16> = record
+        let mut idle: Vec<u16> = record
             .group_slots()
             .filter(|&slot| {
                 let group = record.group(slot);
                 group.parked == 0 && group.last_pop_ms.saturating_add(idle_ms) <= now_ms
             })
             .collect();
+        // Which message a group alone held back depends on who goes first: the longest idle does.
+        idle.sort_by_key(|&slot| (record.group(slot).last_pop_ms, record.group(slot).uid));
         for group in idle {
             let places: Vec<u32> = self.queues[queue].contents.iter().flat_map(|held| held.places()).collect();
             for place in places {

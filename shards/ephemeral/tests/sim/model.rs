@@ -601,9 +601,12 @@ impl Model {
             if idle_ms > 0 && self.queues[at].declared.is_none() {
                 let waited: Vec<u64> = self.waiters.iter().map(|waiter| waiter.group).collect();
                 let idle = |group: &Group| group.last_pop_ms + idle_ms <= now_ms && !waited.contains(&group.uid);
-                let gone: Vec<u64> =
-                    self.queues[at].groups.iter().filter(|group| idle(group)).map(|group| group.uid).collect();
-                for uid in gone {
+                let mut gone: Vec<(u64, u64)> = Vec::new();
+                for group in self.queues[at].groups.iter().filter(|group| idle(group)) {
+                    gone.push((group.last_pop_ms, group.uid));
+                }
+                gone.sort_unstable();
+                for (_, uid) in gone {
                     self.forget(at, uid);
                 }
             }
