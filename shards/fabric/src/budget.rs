@@ -144,3 +144,86 @@ impl Drop for Share {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_grows_by_chunks_and_gives_back_with_hysteresis() {
+        let pool = Pool::new(100);
+        let mut share = Share::new(pool.clone(), 10);
+        assert!(share.try_use(1));
+        assert_eq!((share.held(), pool.free()), (10, 90));
+        assert!(share.try_use(24));
+        assert_eq!((share.held(), pool.free()), (25, 75), "what is missing is more than a chunk");
+        share.release(20);
+        assert_eq!((share.used(), share.held()), (5, 25), "two chunks unused stay");
+        share.release(1);
+        assert_eq!((share.used(), share.held(), pool.free()), (4, 14, 86), "beyond two, one stays");
+        assert!(share.try_use(10));
+        assert_eq!(pool.free(), 86, "up and down within a chunk leaves the pool alone");
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing_and_keeps_nothing_from_others() {
+        let pool = Pool::new(45);
+        let (mut first, mut second) = (Share::new(pool.clone(), 10), Share::new(pool.clone(), 10));
+        assert!(first.try_use(10));
+        assert!(!second.try_use(36));
+        assert_eq!(second.used(), 0);
+        assert!(second.try_use(35), "all that is left can be used");
+        assert!(!first.try_use(1));
+        second.release(35);
+        assert!(first.try_use(5), "what came back is for everybody");
+    }
+
+    #[test]
+    fn more_than_any_pool_is_refused() {
+        let pool = Pool::new(u64::MAX);
+        let mut share = Share::new(pool, 1);
+        assert!(share.try_use(5));
+        assert!(!Share::new(Pool::new(10), 1).try_use(u64::MAX));
+        assert!(share.try_use(u64::MAX - 5));
+    }
+
+    #[test]
+    fn a_dropped_share_gives_everything_back() {
+        let pool = Pool::new(100);
+        let mut share = Share::new(pool.clone(), 30);
+        assert!(share.try_use(40));
+        drop(share);
+        assert_eq!(pool.free(), pool.total());
+    }
+
+    #[test]
+    fn the_total_is_never_exceeded_by_shards_at_once() {
+        let pool = Pool::new(1_000);
+        let in_use = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for seed in 0..4_u64 {
+                let (pool, in_use) = (pool.clone(), &in_use);
+                scope.spawn(move || {
+                    let mut share = Share::new(pool, 16);
+                    let mut random = seed + 1;
+                    for _ in 0..20_000 {
+                        // xorshift64: any mixture of sizes does.
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        let units = random % 100;
+                        if random & 1 << 40 == 0 && share.try_use(units) {
+                            let before = in_use.fetch_add(units, Ordering::SeqCst);
+                            assert!(before + units <= 1_000);
+                        } else if share.used() >= units {
+                            in_use.fetch_sub(units, Ordering::SeqCst);
+                            share.release(units);
+                        }
+                    }
+                    in_use.fetch_sub(share.used(), Ordering::SeqCst);
+                });
+            }
+        });
+        assert_eq!(pool.free(), 1_000);
+    }
+}

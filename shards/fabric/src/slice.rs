@@ -43,3 +43,56 @@ pub fn owner(hash: u64, shards: usize) -> ShardId {
     let scaled = (u128::from(hash) * shards as u128) >> 64;
     ShardId::try_from(scaled).expect("no more shards than ids")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: [u8; 16] = [0; 16];
+    const SOMEBODY: [u8; 16] = *b"0123456789abcdef";
+
+    #[test]
+    fn the_hash_is_xxh3_of_tenant_and_name() {
+        // XXH3_64bits of the reference implementation, seed 0. Never change these: they are what other nodes compute.
+        assert_eq!(xxh3_64(b""), 0x2D06_8005_38D3_94C2);
+        assert_eq!(slice(&SOMEBODY, ""), xxh3_64(b"0123456789abcdef"));
+        assert_eq!(slice(&SOMEBODY, "orders"), xxh3_64(b"0123456789abcdeforders"));
+    }
+
+    #[test]
+    fn a_long_name_has_the_hash_of_the_whole() {
+        for length in [0, 1, 223, 224, 225, 495, 496, 497, 2_000] {
+            let name = "q".repeat(length);
+            let mut whole = SOMEBODY.to_vec();
+            whole.extend_from_slice(name.as_bytes());
+            assert_eq!(slice(&SOMEBODY, &name), xxh3_64(&whole), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn tenants_do_not_share_a_queues_hash() {
+        assert_ne!(slice(&NOBODY, "orders"), slice(&SOMEBODY, "orders"));
+    }
+
+    #[test]
+    fn the_range_of_hashes_is_cut_evenly() {
+        assert_eq!(owner(0, 3), 0);
+        assert_eq!(owner(u64::MAX / 3, 3), 0);
+        assert_eq!(owner(u64::MAX / 3 + 1, 3), 1);
+        assert_eq!(owner(u64::MAX, 3), 2);
+        assert_eq!(owner(u64::MAX, 1), 0);
+    }
+
+    #[test]
+    fn queues_spread_over_shards() {
+        const QUEUES: usize = 60_000;
+        for shards in [2, 3, 6] {
+            let mut owned = vec![0_usize; shards];
+            for queue in 0..QUEUES {
+                owned[usize::from(owner(slice(&NOBODY, &format!("rpc-inbox-{queue}")), shards))] += 1;
+            }
+            let fair = QUEUES / shards;
+            assert!(owned.iter().all(|&owned| owned.abs_diff(fair) < fair / 20), "{owned:?}");
+        }
+    }
+}

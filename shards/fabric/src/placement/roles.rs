@@ -170,3 +170,92 @@ fn check(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn available(cpus: &str, quota: Option<usize>) -> Available {
+        Available { cpus: CpuList::parse(cpus).unwrap(), quota }
+    }
+
+    fn plan(cpus: &str, data: Option<&str>, mesh: Option<usize>, store: Option<usize>) -> Roles {
+        let data = data.map(|data| CpuList::parse(data).unwrap());
+        Roles::plan(&available(cpus, None), data.as_ref(), mesh, store).unwrap()
+    }
+
+    fn own(cpu: usize) -> Home {
+        Home::Own { cpu }
+    }
+
+    fn in_data(shard: ShardId) -> Home {
+        Home::InData { shard }
+    }
+
+    fn roles(data: &[usize], mesh: Home, store: Home) -> Roles {
+        Roles { data: data.to_vec(), mesh, store }
+    }
+
+    #[test]
+    fn below_four_every_cpu_holds_a_data_shard_and_the_roles_are_in_them() {
+        assert_eq!(plan("5", None, None, None), roles(&[5], in_data(0), in_data(0)));
+        assert_eq!(plan("0-1", None, None, None), roles(&[0, 1], in_data(0), in_data(1)));
+        assert_eq!(plan("0-2", None, None, None), roles(&[0, 1, 2], in_data(0), in_data(2)));
+    }
+
+    #[test]
+    fn from_four_on_mesh_and_store_have_a_core_each() {
+        assert_eq!(plan("0-3", None, None, None), roles(&[0, 1], own(2), own(3)));
+        assert_eq!(plan("2-9", None, None, None), roles(&[2, 3, 4, 5, 6, 7], own(8), own(9)));
+    }
+
+    #[test]
+    fn a_quota_limits_what_is_not_named() {
+        let plan = |quota| Roles::plan(&available("0-7", Some(quota)), None, None, None).unwrap();
+        assert_eq!(plan(1), roles(&[0], in_data(0), in_data(0)));
+        assert_eq!(plan(3), roles(&[0, 1, 2], in_data(0), in_data(2)));
+        assert_eq!(plan(5), roles(&[0, 1, 2], own(3), own(4)));
+        assert_eq!(plan(64), roles(&[0, 1, 2, 3, 4, 5], own(6), own(7)));
+
+        let data = CpuList::parse("0-5").unwrap();
+        let named = Roles::plan(&available("0-7", Some(2)), Some(&data), None, None).unwrap();
+        assert_eq!(named, roles(&[0, 1, 2, 3, 4, 5], in_data(0), in_data(5)));
+    }
+
+    #[test]
+    fn a_named_role_has_its_own_executor_at_any_count() {
+        assert_eq!(plan("0-1", None, Some(1), None), roles(&[0], own(1), in_data(0)));
+        assert_eq!(plan("0-2", None, Some(1), Some(2)), roles(&[0], own(1), own(2)));
+        assert_eq!(plan("0-3", None, Some(0), None), roles(&[1, 2], own(0), own(3)));
+    }
+
+    #[test]
+    fn named_roles_may_share_a_cpu_and_that_is_told() {
+        let two = plan("0-1", Some("0-1"), Some(0), Some(1));
+        assert_eq!(two, roles(&[0, 1], own(0), own(1)));
+        assert_eq!(two.shared_cpus(), [0, 1]);
+        let one = plan("0", None, Some(0), Some(0));
+        assert_eq!(one, roles(&[0], own(0), own(0)));
+        assert_eq!(one.shared_cpus(), [0]);
+        assert!(plan("0-3", None, None, None).shared_cpus().is_empty());
+    }
+
+    #[test]
+    fn named_data_leaves_the_other_roles_what_is_free() {
+        assert_eq!(plan("0-3", Some("0-1"), None, None), roles(&[0, 1], own(2), own(3)));
+        assert_eq!(plan("0-3", Some("0-3"), None, None), roles(&[0, 1, 2, 3], in_data(0), in_data(3)));
+        assert_eq!(plan("0-3", Some("0-2"), None, None), roles(&[0, 1, 2], in_data(0), in_data(2)));
+        assert_eq!(plan("0-3", Some("0-2"), Some(3), None), roles(&[0, 1, 2], own(3), in_data(2)));
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_available_is_named_with_its_setting() {
+        let data = CpuList::parse("1-4").unwrap();
+        let error = Roles::plan(&available("0-3", None), Some(&data), None, None).unwrap_err();
+        assert_eq!(error.to_string(), "QUEEN_DATA_CPUS: CPU 4 of \"1-4\" is not available; this process may use 0-3");
+        let error = Roles::plan(&available("0-3", None), None, None, Some(9)).unwrap_err();
+        assert_eq!(error.to_string(), "QUEEN_STORE_CPU: CPU 9 of \"9\" is not available; this process may use 0-3");
+        let error = Roles::plan(&available("0-3", None), None, Some(7), None).unwrap_err();
+        assert!(matches!(error, PlacementError::NotAvailable { setting: Setting::Mesh, cpu: 7, .. }));
+    }
+}
