@@ -68,6 +68,7 @@ impl ServeError {
             Self::Placement(_) | Self::Port { .. } => Exit::Configuration,
             // More connections were asked for than the open files carry: the setting is wrong.
             Self::Check(CheckError::OpenFiles { .. }) => Exit::Configuration,
+            Self::Store(error) if error.is_configuration() => Exit::Configuration,
             _ => Exit::Failure,
         }
     }
@@ -123,13 +124,8 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
         running.extend(store_seat.take().map(|seat| start.store(cpu, seat)).transpose()?);
     }
     for (shard, (peers, store)) in peers.into_iter().zip(store_lanes).enumerate() {
-        let seed = ShardSeed {
-            node: Arc::clone(&node),
-            engine: engine.clone(),
-            peers,
-            store,
-            declared: std::mem::take(&mut declared[shard]),
-        };
+        let seed =
+            ShardSeed { node: Arc::clone(&node), engine, peers, store, declared: std::mem::take(&mut declared[shard]) };
         let guest = match roles.store {
             Home::InData { shard: host } if usize::from(host) == shard => store_seat.take(),
             _ => None,

@@ -50,8 +50,8 @@ impl Call<'_> {
     /// The queue that the path names, decoded and checked.
     fn queue(&self) -> Result<String, ApiError> {
         let raw = self.segment.unwrap_or_default();
-        let queue =
-            target::decode_segment(raw).map_err(|fault| BodyError::Encoding { parameter: "queue".to_owned(), fault })?;
+        let queue = target::decode_segment(raw)
+            .map_err(|fault| BodyError::Encoding { parameter: "queue".to_owned(), fault })?;
         name::check("queue", &queue)?;
         Ok(queue.into_owned())
     }

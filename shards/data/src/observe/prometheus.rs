@@ -73,16 +73,16 @@ fn process_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "Bytes of the process in memory.",
         process::resident_bytes(),
     );
-    let verbs: [(&str, &[&str], fn(&Observation) -> u64); 3] = [
-        ("push", &["push"], |shard| shard.engine.pushed),
-        ("pop", &["pop", "pop_wait"], |shard| shard.engine.popped),
-        ("ack", &["ack"], |shard| shard.engine.acked),
+    let verbs = [
+        ("push", vec!["push"], sum(|shard| shard.engine.pushed)),
+        ("pop", vec!["pop", "pop_wait"], sum(|shard| shard.engine.popped)),
+        ("ack", vec!["ack"], sum(|shard| shard.engine.acked)),
     ];
-    for (verb, names, messages) in verbs {
+    for (verb, names, messages) in &verbs {
         let name = format!("queen_process_{verb}_requests_total");
         page.single(&name, "counter", "Requests answered.", requests(names));
         let name = format!("queen_process_{verb}_messages_total");
-        page.single(&name, "counter", "Messages in those requests.", sum(messages));
+        page.single(&name, "counter", "Messages in those requests.", messages);
     }
     page.single("queen_parked_long_polls", "gauge", "Pops that wait.", sum(|shard| shard.engine.parked));
     let samples = sum(|shard| shard.counters.lag_samples).max(1);
