@@ -15,6 +15,9 @@ pub(crate) use crate::partition::{List, Partition, Slot};
 /// Up to so many partition places, a name is looked for one by one.
 const UNINDEXED_PARTITIONS: usize = 4;
 
+/// In place of a time: an `Option` would cost every queue eight bytes.
+const NOT_IDLE: Millis = Millis::MAX;
+
 pub(crate) struct Queue {
     name: Box<str>,
     /// None is the default tenant.
@@ -28,8 +31,8 @@ pub(crate) struct Queue {
     /// Pops parked on it.
     pub(crate) parked: u32,
     pub(crate) group_timer: u32,
-    /// Since when it has been idle; `None` if it is not, and then the links mean nothing.
-    pub(crate) idle_since_ms: Option<Millis>,
+    /// Since when it has been idle, or [`NOT_IDLE`], and then the links mean nothing.
+    idle_since_ms: Millis,
     pub(crate) idle_prev: u32,
     pub(crate) idle_next: u32,
 }
@@ -82,7 +85,7 @@ impl Queue {
             group_count: 0,
             parked: 0,
             group_timer: NONE,
-            idle_since_ms: None,
+            idle_since_ms: NOT_IDLE,
             idle_prev: NONE,
             idle_next: NONE,
         }
@@ -90,6 +93,16 @@ impl Queue {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Since when it has been idle, if it is.
+    pub(crate) fn idle_since_ms(&self) -> Option<Millis> {
+        (self.idle_since_ms != NOT_IDLE).then_some(self.idle_since_ms)
+    }
+
+    /// Marks it idle since a time, or not idle.
+    pub(crate) fn set_idle_since(&mut self, since_ms: Option<Millis>) {
+        self.idle_since_ms = since_ms.unwrap_or(NOT_IDLE);
     }
 
     pub(crate) fn tenant(&self) -> TenantId {

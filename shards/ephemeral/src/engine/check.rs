@@ -13,10 +13,10 @@ impl Engine {
             let Some(queue) = self.queues.get(index) else { continue };
             assert_eq!(self.find(queue.tenant(), queue.name()), Some(index), "the index finds the queue");
             assert_eq!(queue.group_count as usize, queue.group_slots().count());
-            assert_eq!(queue.idle_since_ms.is_some(), self.may_idle(index), "idle queues are listed");
+            assert_eq!(queue.idle_since_ms().is_some(), self.may_idle(index), "idle queues are listed");
             groups += u64::from(queue.group_count);
             declared += u64::from(queue.declared.is_some());
-            idle += u64::from(queue.idle_since_ms.is_some());
+            idle += u64::from(queue.idle_since_ms().is_some());
             let (mut queue_depth, mut queue_bytes, mut alive_bytes, mut waiting) = (0, 0, 0, 0);
             if let Some(contents) = &queue.contents {
                 assert_eq!(contents.count as usize, contents.places().count());
@@ -107,7 +107,7 @@ impl Engine {
         let mut since_ms = 0;
         while at != crate::slab::NONE {
             let queue = &self.queues[at];
-            let idle_ms = queue.idle_since_ms.expect("a listed queue is idle");
+            let idle_ms = queue.idle_since_ms().expect("a listed queue is idle");
             assert!(idle_ms >= since_ms, "longest idle first");
             since_ms = idle_ms;
             idle -= 1;

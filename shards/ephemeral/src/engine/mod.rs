@@ -237,7 +237,7 @@ impl Engine {
     /// Something changed in the queue: it may have become idle, or have stopped to be.
     fn note_change(&mut self, queue: u32) {
         let may_idle = self.may_idle(queue);
-        if may_idle == self.queues[queue].idle_since_ms.is_some() {
+        if may_idle == self.queues[queue].idle_since_ms().is_some() {
             return;
         }
         if !may_idle {
@@ -251,15 +251,16 @@ impl Engine {
             self.queues[last].idle_next = queue;
         }
         let record = &mut self.queues[queue];
-        record.idle_since_ms = Some(self.now_ms);
+        record.set_idle_since(Some(self.now_ms));
         (record.idle_prev, record.idle_next) = (last, NONE);
     }
 
     fn leave_idle(&mut self, queue: u32) {
         let record = &mut self.queues[queue];
-        if record.idle_since_ms.take().is_none() {
+        if record.idle_since_ms().is_none() {
             return;
         }
+        record.set_idle_since(None);
         let (prev, next) = (record.idle_prev, record.idle_next);
         if prev == NONE {
             self.idle.head = next;

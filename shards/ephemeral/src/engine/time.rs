@@ -59,7 +59,7 @@ impl Engine {
     }
 
     fn idle_deadline_ms(&self) -> Option<Millis> {
-        let since_ms = self.queues.get(self.idle.head)?.idle_since_ms?;
+        let since_ms = self.queues.get(self.idle.head)?.idle_since_ms()?;
         Some(since_ms.saturating_add(self.config.implicit_idle_ms))
     }
 
@@ -69,7 +69,9 @@ impl Engine {
                 let record = self.queues[queue].contents_mut().partition_mut(partition);
                 record.cursor_mut(group).expect("a cursor with a timer").lease_timer = NONE;
                 self.expire_leases(queue, partition, group, left);
-                dirty.push((queue, partition, group));
+                // Messages that were too old went for every group: windows may have to close.
+                let windowed = self.limits(queue).window.is_some();
+                dirty.push(if windowed { (queue, NONE, ANY) } else { (queue, partition, group) });
             }
             StateTimer::Ttl { queue, partition } => {
                 self.expire_messages(queue, partition, left);

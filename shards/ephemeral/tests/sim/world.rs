@@ -425,7 +425,10 @@ impl World {
             let available = self.model.available_for(at);
             let may_go = self.model.may_go(at);
             let now_ms = self.model.now_ms;
-            let window_ended = self.model.waiters[at].window_end_ms.is_some_and(|end_ms| end_ms <= now_ms);
+            // A window that opens in the millisecond of the timeout ends there.
+            let waiter = &self.model.waiters[at];
+            let end_ms = waiter.window_end_ms.unwrap_or(waiter.deadline_ms);
+            let window_ended = end_ms <= now_ms;
             if got.is_empty() {
                 assert!(self.model.waiters[at].deadline_ms <= now_ms, "sent away before its time");
                 assert!(available == 0 || !may_go, "sent away although something was there");
