@@ -51,7 +51,7 @@ fn a_request_that_comes_byte_by_byte_in_time_is_served() {
     }
     assert_eq!(client.response().status, 201);
     let chunked = "POST /api/v1/ephemeral/push HTTP/1.1\r\nhost: b\r\ntransfer-encoding: chunked\r\n\r\n\
-        3;ext=1\r\n{\"q\r\n1E\r\nueue\":\"q\",\"messages\":[{\"payloa\r\nB\r\nd\":\"slow\"}]}\r\n0\r\ntrailer: x\r\n\r\n";
+        3;ext=1\r\n{\"q\r\n1E\r\nueue\":\"q\",\"messages\":[{\"payloa\r\nC\r\nd\":\"slow\"}]}\r\n0\r\ntrailer: x\r\n\r\n";
     for byte in chunked.bytes() {
         client.send([byte]);
     }
