@@ -100,12 +100,6 @@ impl Doorbell {
         true
     }
 
-    /// The waker of the last [`sleep`](Self::sleep).
-    #[must_use]
-    pub fn waker(&self) -> Option<&Waker> {
-        self.registered.as_ref()
-    }
-
     /// Announces that the receiver runs, woken from here or elsewhere: nobody needs to wake it.
     pub fn awake(&self) {
         self.bell.sleeping.swap(false, Ordering::AcqRel);

@@ -6,6 +6,7 @@ use super::{Parcel, Protocol};
 use crate::{
     ShardId,
     lane::{ring::Consumer, wake::Doorbell},
+    rt::foreign_waker,
 };
 
 /// Parcels taken from one lane before the next one has its turn: half of a ring, so that its sender refills the other.
@@ -14,6 +15,8 @@ const TURN_PARCELS: usize = 64;
 /// The receiving side of a port.
 pub(super) struct Inbox<P: Protocol> {
     doorbell: Doorbell,
+    /// The pump's waker, and the same for peers to use.
+    pump: Option<(Waker, Waker)>,
     lanes: Box<[Consumer<Parcel<P>>]>,
     /// A bit per peer whose lane may have parcels.
     dirty: Box<[u64]>,
@@ -45,7 +48,16 @@ impl<P: Protocol> Inbox<P> {
     pub(super) fn new(doorbell: Doorbell, lanes: Vec<Consumer<Parcel<P>>>) -> Self {
         let words = || vec![0; lanes.len().div_ceil(64)].into_boxed_slice();
         let (dirty, rung) = (words(), words());
-        Self { doorbell, served_last: lanes.len() - 1, lanes: lanes.into(), dirty, rung, turn: None, sleeps: 0 }
+        Self {
+            doorbell,
+            pump: None,
+            served_last: lanes.len() - 1,
+            lanes: lanes.into(),
+            dirty,
+            rung,
+            turn: None,
+            sleeps: 0,
+        }
     }
 
     /// The next parcel of the lanes known to be dirty. Each lane has a turn of at most [`TURN_PARCELS`].
@@ -92,7 +104,11 @@ impl<P: Protocol> Inbox<P> {
 
     /// Announces that the pump sleeps. Returns false when a peer rang meanwhile.
     pub(super) fn sleep(&mut self, waker: &Waker) -> bool {
-        let asleep = self.doorbell.sleep(waker);
+        let for_peers = match &self.pump {
+            Some((known, for_peers)) if known.will_wake(waker) => for_peers,
+            _ => &self.pump.insert((waker.clone(), foreign_waker(waker))).1,
+        };
+        let asleep = self.doorbell.sleep(for_peers);
         self.sleeps += u64::from(asleep);
         asleep
     }
@@ -104,7 +120,7 @@ impl<P: Protocol> Inbox<P> {
 
     /// The waker of the last sleep.
     pub(super) fn waker(&self) -> Option<Waker> {
-        self.doorbell.waker().cloned()
+        self.pump.as_ref().map(|(pump, _)| pump.clone())
     }
 
     /// Times that the pump went to sleep.

@@ -8,11 +8,13 @@ use std::{
     time::Duration,
 };
 
+use super::alarm;
 use glommio::{GlommioError, Latency, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle};
 
-/// How long ready tasks run before the executor looks at its sockets again, at the latest; the runtime's own default of
-/// 100 ms would let one task that keeps yielding hold up every connection for as long. Idle executors look at once.
-const IO_LOOK_EVERY: Duration = Duration::from_millis(1);
+/// After this time the runtime interrupts ready tasks to look at its rings. It must not: a timer that fires before the
+/// first task of a turn makes the executor skip all of them and sleep (see `alarm`). A task that works for long calls
+/// [`yield_now`] instead.
+const NEVER_INTERRUPTED: Duration = Duration::from_secs(3_600);
 
 /// Why an executor gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +55,11 @@ impl Executor {
         LocalExecutorBuilder::new(placement)
             .name(name)
             .spin_before_park(spin)
-            .preempt_timer(IO_LOOK_EVERY)
-            .spawn(make_future)
+            .preempt_timer(NEVER_INTERRUPTED)
+            .spawn(|| async {
+                alarm::install()?;
+                Ok(make_future().await)
+            })
             .map(JoinHandle)
             .map_err(|error| ExecutorError::Start(error.into()))
     }
@@ -62,7 +67,7 @@ impl Executor {
 
 /// An executor that runs.
 #[must_use = "join it, or its failure is never seen"]
-pub struct JoinHandle<T: Send + 'static>(glommio::ExecutorJoinHandle<T>);
+pub struct JoinHandle<T: Send + 'static>(glommio::ExecutorJoinHandle<Result<T, ExecutorError>>);
 
 impl<T: Send + 'static> JoinHandle<T> {
     /// Waits until the executor's future ends. Blocks the thread.
@@ -74,7 +79,7 @@ impl<T: Send + 'static> JoinHandle<T> {
         self.0.join().map_err(|error| match error {
             GlommioError::BuilderError(glommio::BuilderErrorKind::ThreadPanic(_)) => ExecutorError::Panicked,
             other => ExecutorError::Start(other.into()),
-        })
+        })?
     }
 }
 
@@ -111,14 +116,14 @@ pub fn spawn_local<T: 'static>(future: impl Future<Output = T> + 'static) -> Tas
     Task(glommio::spawn_local(future))
 }
 
-/// Lets every other task that is ready run first. Sockets are looked at within a millisecond, not at each call.
+/// Lets every other task that is ready run first, and the executor look at its sockets, timers and lanes once. What works
+/// for long calls it every now and then: nothing else interrupts a task, or tasks that keep each other busy.
+///
+/// # Panics
+///
+/// When the executor was not started by [`Executor::spawn`].
 pub async fn yield_now() {
-    glommio::executor().yield_now().await;
-}
-
-/// Yields if this task's queue has used up its time.
-pub async fn yield_if_needed() {
-    glommio::yield_if_needed().await;
+    assert!(alarm::look_at_rings().await, "yield_now is called on an executor");
 }
 
 /// A queue of tasks with its own share of its executor: what a role is that has no executor of its own.
@@ -127,7 +132,7 @@ pub struct TaskQueue(TaskQueueHandle);
 
 impl TaskQueue {
     /// Makes a queue on this executor. Queues get time in proportion to their `shares` (the executor's first queue has
-    /// 1000). When `latency` is given, the running queue is asked to yield within it if this one has work.
+    /// 1000). `latency` is how soon its tasks should run; the runtime looks at their sockets first.
     #[must_use]
     pub fn create(name: &str, shares: usize, latency: Option<Duration>) -> Self {
         let latency = latency.map_or(Latency::NotImportant, Latency::Matters);

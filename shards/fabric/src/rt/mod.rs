@@ -3,6 +3,7 @@
 //! Executors, tasks, timers and sockets as the shards use them. Nothing outside this module names the runtime below
 //! it, glommio: a pinned thread per executor, an io_uring each, tasks that never leave their thread.
 
+mod alarm;
 mod deadline;
 mod executor;
 mod net;
@@ -10,8 +11,9 @@ mod notify;
 mod port;
 mod stall;
 
+pub use alarm::foreign_waker;
 pub use deadline::{Deadline, sleep, sleep_until};
-pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_if_needed, yield_now};
+pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_now};
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
 pub use port::{ReservedPort, reserve_port};
