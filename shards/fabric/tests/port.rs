@@ -278,11 +278,8 @@ fn fill_and_drain(shards: usize, credits: u32, parked: u64) {
     for (from, asked) in asked.iter_mut().enumerate() {
         for to in (0..shards).filter(|&to| to != from) {
             let to = u16::try_from(to).unwrap();
-            loop {
-                match ports[from].ask(to, 1) {
-                    Ok(ask) => asked.push(ask),
-                    Err(Overloaded(_)) => break,
-                }
+            while let Ok(ask) = ports[from].ask(to, 1) {
+                asked.push(ask);
             }
             asked.extend((0..parked).map(|_| ports[from].ask_parked(to, 1)));
         }

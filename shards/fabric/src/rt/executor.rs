@@ -107,13 +107,15 @@ impl<T> Future for Task<T> {
     }
 }
 
-/// Spawns a task on this executor, in the task queue of the task that spawns it.
+/// Spawns a task on this executor, in the task queue of the task that spawns it. It first runs after this one has
+/// returned to the executor, so a borrow may be held while spawning.
 ///
 /// # Panics
 ///
 /// When called outside an executor, here and in everything else of this module that needs one.
 pub fn spawn_local<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
-    Task(glommio::spawn_local(future))
+    // The runtime's own spawn_local polls the future within the call.
+    TaskQueue(glommio::executor().current_task_queue()).spawn(future)
 }
 
 /// Lets every other task that is ready run first, and the executor look at its sockets, timers and lanes once. What works

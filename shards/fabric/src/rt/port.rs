@@ -6,6 +6,11 @@
 //!
 //! It is held by a socket that is bound and never listens: it gets no connections. `SO_REUSEPORT` is switched on after
 //! the bind, which Linux allows, so that our own listeners may join it.
+//!
+//! Connections of a process that has just ended, in `TIME_WAIT`, keep a port from being bound unless `SO_REUSEADDR` is
+//! set, and with it set, two sockets that do not listen may hold one port. So the first try is without, and only when
+//! that fails a second one is made with it: that still fails while anybody listens, but two brokers that start at the
+//! same moment, within a minute of the end of a third one, may not see each other.
 
 use std::{io, net::SocketAddr, os::fd::OwnedFd};
 
@@ -34,12 +39,26 @@ impl ReservedPort {
 ///
 /// `EADDRINUSE` when somebody holds it, or of `socket`, `bind` and `getsockname`.
 pub fn reserve_port(address: SocketAddr) -> io::Result<ReservedPort> {
-    let socket = plain_socket(address)?;
-    // As the listeners have it: connections of the last process in TIME_WAIT do not hold the port.
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    rustix::net::bind(&socket, &address)?;
+    let socket = bound(address, HeldBy::Nobody).or_else(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => bound(address, HeldBy::EndedConnections),
+        _ => Err(error),
+    })?;
     sockopt::set_socket_reuseport(&socket, true)?;
     let bound = rustix::net::getsockname(&socket)?;
     let address = SocketAddr::try_from(bound).map_err(io::Error::other)?;
     Ok(ReservedPort { address, _socket: socket })
+}
+
+/// Who may hold an address that is bound all the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeldBy {
+    Nobody,
+    EndedConnections,
+}
+
+fn bound(address: SocketAddr, held_by: HeldBy) -> io::Result<OwnedFd> {
+    let socket = plain_socket(address)?;
+    sockopt::set_socket_reuseaddr(&socket, held_by == HeldBy::EndedConnections)?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
 }
