@@ -39,9 +39,8 @@ use crate::{
 const SPIN_FROM_CPUS: usize = 4;
 const SPIN_DEFAULT_US: u64 = 50;
 
-/// What a role without a core of its own gets of its executor: a tenth of a data shard's time, and a turn within this.
+/// What a role without a core of its own gets of its executor when both have work: a tenth of a data shard's time.
 const ROLE_SHARES: usize = 100;
-const ROLE_LATENCY: Duration = Duration::from_micros(200);
 
 /// Why the node could not serve, or stopped serving.
 #[derive(Debug, thiserror::Error)]
@@ -176,9 +175,9 @@ impl Start {
             let _end = end;
             let _store = guest.map(|seat| {
                 let port = seat.port.open();
-                TaskQueue::create("store", ROLE_SHARES, Some(ROLE_LATENCY)).spawn(queen_store::run(seat.store, port))
+                TaskQueue::create("store", ROLE_SHARES, None).spawn(queen_store::run(seat.store, port))
             });
-            let served = queen_data::run(seed, stop, || listening.one_more()).await;
+            let served = queen_data::run(seed, rt::foreign(stop), || listening.one_more()).await;
             served.map_err(|source| ServeError::Listen { shard, source })
         })?;
         Ok(running)
@@ -192,7 +191,7 @@ impl Start {
         let running = Executor::spawn("queen-store", Some(cpu), self.spin, move || async move {
             let _end = end;
             let store = rt::spawn_local(queen_store::run(seat.store, seat.port.open()));
-            stop.await;
+            rt::foreign(stop).await;
             // A data shard holds the listening flag for as long as it runs.
             while Arc::strong_count(&listening) > STORE_AND_STARTER {
                 rt::sleep(Duration::from_millis(5)).await;

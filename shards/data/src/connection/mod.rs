@@ -335,6 +335,8 @@ impl Connection {
                     let keep_alive = request.keep_alive && !shard.node.is_stopping();
                     let (route, handled) = shard.handle(&request, started, &mut out);
                     consumed += taken;
+                    // The clock of what comes next starts when it comes; a request that trickles in has but one.
+                    self.phase = Activity::Serving;
                     let ended = Instant::now();
                     shard.metrics.observe_turn(route, ended - started);
                     match handled {
@@ -358,8 +360,6 @@ impl Connection {
     /// Takes note of what comes after the requests that were served.
     fn follow(&mut self, next: Next) -> Option<Box<Later>> {
         self.fresh = false;
-        // A request was served or begun: the clock of what comes next starts now.
-        self.phase = Activity::Serving;
         match next {
             Next::Read => None,
             Next::Flush => {

@@ -12,10 +12,12 @@
 
 use std::{
     cell::RefCell,
+    future::{Future, poll_fn},
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    pin::pin,
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
-    task::{Wake, Waker},
+    task::{Context, Wake, Waker},
 };
 
 use glommio::io::PollableFd;
@@ -89,6 +91,12 @@ pub fn foreign_waker(task: &Waker) -> Waker {
         Some(here) => Arc::new(Foreign { alarm: Arc::clone(&here.alarm), task: task.clone() }).into(),
         None => task.clone(),
     })
+}
+
+/// Awaits a future that another thread completes: it is polled with a [`foreign_waker`].
+pub async fn foreign<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| future.as_mut().poll(&mut Context::from_waker(&foreign_waker(cx.waker())))).await
 }
 
 /// Waits for one look at the rings. False outside an executor of this crate.

@@ -11,7 +11,7 @@ mod notify;
 mod port;
 mod stall;
 
-pub use alarm::foreign_waker;
+pub use alarm::{foreign, foreign_waker};
 pub use deadline::{Deadline, sleep, sleep_until};
 pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_now};
 pub use net::{TcpListener, TcpStream};
