@@ -166,7 +166,7 @@ impl Model {
     }
 
     /// Collects idle queues until there is room. `exists` asks the engine which of several
-    /// queues that have been idle equally long it took.
+    /// queues that have been idle equally long it took: those go together.
     fn make_room(
         &mut self,
         bytes: u64,
@@ -182,11 +182,9 @@ impl Model {
             }
             let idle = self.queues.iter().filter(|queue| queue.key != keep).filter_map(|queue| queue.idle_since_ms);
             let Some(since_ms) = idle.min() else { return false };
-            let victim = self
-                .queues
-                .iter()
-                .position(|queue| queue.key != keep && queue.idle_since_ms == Some(since_ms) && !exists(queue.key));
-            self.queues.remove(victim.expect("the engine collects the longest idle queue"));
+            let before = self.queues.len();
+            self.queues.retain(|queue| queue.key == keep || queue.idle_since_ms != Some(since_ms) || exists(queue.key));
+            assert!(self.queues.len() < before, "the engine collects the longest idle queue");
         }
     }
 
