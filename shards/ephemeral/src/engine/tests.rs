@@ -256,6 +256,22 @@ fn a_lease_that_runs_out_wakes_a_parked_pop_in_that_millisecond() {
 }
 
 #[test]
+fn the_smallest_budget_still_makes_progress() {
+    let mut bench = bench();
+    bench.configure(QueueOptions { ttl_ms: Some(60_000), ..QueueOptions::default() });
+    bench.push(&["a", "b", "c"]);
+    assert_eq!(bench.pop(POP).len(), 3);
+    bench.now_ms += 30_000;
+    let mut calls = 1;
+    while bench.engine.advance(bench.now_ms, 0, &mut bench.inbox) {
+        calls += 1;
+        assert!(calls < 100);
+    }
+    assert_eq!(bench.engine.stats().leases, 0);
+    assert_eq!(bench.pop(TAKE), ["a", "b", "c"]);
+}
+
+#[test]
 fn a_push_hands_its_messages_to_parked_pops_in_the_order_of_their_arrival() {
     let mut bench = bench();
     bench.park(1, Pop { batch: 1, partition: Some("x"), ..WAIT });

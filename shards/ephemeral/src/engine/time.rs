@@ -17,7 +17,8 @@ impl Engine {
     /// timeouts: a pop is not sent away empty in the millisecond in which a lease comes back.
     pub fn advance<S: Sink>(&mut self, now_ms: Millis, budget: usize, sink: &mut S) -> bool {
         self.note_time(now_ms);
-        let mut left = budget.max(1);
+        // A timer and one thing it is about: less would make no progress.
+        let mut left = budget.max(2);
         let mut dirty: Vec<Dirty> = Vec::new();
         while left > 0
             && let Some(timer) = self.state_timers.pop_due(now_ms)
