@@ -3,10 +3,11 @@
 use std::{
     cell::Cell,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, ready},
 };
 
 use queen_ephemeral::Claim;
+use queen_fabric::rt::Notify;
 use queen_wire::response::{self, ContentType};
 
 use crate::error::{ApiError, Code};
@@ -69,7 +70,7 @@ pub(crate) struct Promised(Rc<PromiseCell>);
 #[derive(Default)]
 struct PromiseCell {
     reply: Cell<Option<Reply>>,
-    waker: Cell<Option<Waker>>,
+    kept: Notify,
 }
 
 /// A promise and its other half.
@@ -81,20 +82,13 @@ pub(crate) fn promise() -> (Promise, Promised) {
 impl Promise {
     pub(crate) fn keep(self, reply: Reply) {
         self.0.reply.set(Some(reply));
-        if let Some(waker) = self.0.waker.take() {
-            waker.wake();
-        }
+        self.0.kept.notify();
     }
 }
 
 impl Promised {
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Reply> {
-        match self.0.reply.take() {
-            Some(reply) => Poll::Ready(reply),
-            None => {
-                self.0.waker.set(Some(cx.waker().clone()));
-                Poll::Pending
-            }
-        }
+        ready!(self.0.kept.poll_wait(cx));
+        Poll::Ready(self.0.reply.take().expect("a promise is kept once, with a reply"))
     }
 }

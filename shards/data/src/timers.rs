@@ -31,7 +31,8 @@ const SWEEPS_PER_RETURN: u32 = 4;
 pub(crate) struct Timers {
     /// When the engine's task will wake; `Millis::MAX` while nothing is due ever.
     armed_ms: Cell<Millis>,
-    engine_waker: Cell<Option<Waker>>,
+    /// The engine wants to be called earlier than that.
+    earlier: rt::Notify,
     slots: RefCell<Slab<Rc<Slot>>>,
 }
 
@@ -64,16 +65,14 @@ impl Slot {
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        Self { armed_ms: Cell::new(Millis::MAX), engine_waker: Cell::default(), slots: RefCell::default() }
+        Self { armed_ms: Cell::new(Millis::MAX), earlier: rt::Notify::new(), slots: RefCell::default() }
     }
 
     /// To be called after every engine call: wakes the engine's task if the engine now wants an earlier call.
     pub(crate) fn rearm(&self, shard: &Shard) {
         let next = shard.engine.borrow().next_deadline_ms();
-        if next.is_some_and(|at| at < self.armed_ms.get())
-            && let Some(waker) = self.engine_waker.take()
-        {
-            waker.wake();
+        if next.is_some_and(|at| at < self.armed_ms.get()) {
+            self.earlier.notify();
         }
     }
 
@@ -104,6 +103,7 @@ impl Timers {
 
 /// Calls the engine whenever something in it is due.
 pub(crate) async fn run_engine(shard: Rc<Shard>) {
+    let mut sleep = rt::Deadline::new();
     loop {
         let now_ms = shard.now_ms();
         let more = shard.engine.borrow_mut().advance(now_ms, ADVANCE_BUDGET, &mut &shard.outlet);
@@ -113,32 +113,14 @@ pub(crate) async fn run_engine(shard: Rc<Shard>) {
         }
         let next_ms = shard.engine.borrow().next_deadline_ms();
         shard.timers.armed_ms.set(next_ms.unwrap_or(Millis::MAX));
-        match next_ms {
-            // A deadline names a millisecond; the engine acts when it has come.
-            Some(at_ms) => {
-                let mut sleep = rt::Deadline::new();
-                sleep.set(Some(shard.clock.instant(at_ms)));
-                poll_fn(|cx| {
-                    if sleep.poll(cx).is_ready() {
-                        return Poll::Ready(());
-                    }
-                    poll_rearmed(&shard, cx)
-                })
-                .await;
-            }
-            None => poll_fn(|cx| poll_rearmed(&shard, cx)).await,
-        }
+        // A deadline names a millisecond; the engine acts when it has come.
+        sleep.set(next_ms.map(|at_ms| shard.clock.instant(at_ms)));
+        poll_fn(|cx| match sleep.poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => shard.timers.earlier.poll_wait(cx),
+        })
+        .await;
     }
-}
-
-/// Ready when the engine wants to be called earlier than this task had planned.
-fn poll_rearmed(shard: &Shard, cx: &Context<'_>) -> Poll<()> {
-    let earlier = shard.engine.borrow().next_deadline_ms().is_some_and(|at| at < shard.timers.armed_ms.get());
-    if earlier {
-        return Poll::Ready(());
-    }
-    shard.timers.engine_waker.set(Some(cx.waker().clone()));
-    Poll::Pending
 }
 
 /// Ends connections that take too long, measures how late the executor runs, and returns unused budget to the node.

@@ -4,11 +4,9 @@
 //! made, so that the engine sees two declarations of one queue in the order in which the store keeps them.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::VecDeque,
-    future::poll_fn,
     rc::Rc,
-    task::{Poll, Waker},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -17,6 +15,7 @@ use queen_fabric::{
     ShardId,
     port::{Asked, Port, Ticket},
     protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    rt,
 };
 use queen_wire::{
     body::{self, Options, parse_configure, parse_options},
@@ -36,7 +35,8 @@ use crate::{
 pub(crate) struct Declarations {
     store: Port<StoreProtocol>,
     jobs: RefCell<VecDeque<Job>>,
-    waker: Cell<Option<Waker>>,
+    /// There is a job.
+    arrived: rt::Notify,
 }
 
 struct Job {
@@ -60,7 +60,7 @@ pub(crate) enum AnswerTo {
 
 impl Declarations {
     pub(crate) fn new(store: Port<StoreProtocol>) -> Self {
-        Self { store, jobs: RefCell::default(), waker: Cell::default() }
+        Self { store, jobs: RefCell::default(), arrived: rt::Notify::new() }
     }
 
     pub(crate) fn store(&self) -> &Port<StoreProtocol> {
@@ -120,9 +120,7 @@ impl Shard {
         match declarations.store.ask(declarations.store_role(), ask) {
             Ok(asked) => {
                 declarations.jobs.borrow_mut().push_back(Job { asked, then, answer_to });
-                if let Some(waker) = declarations.waker.take() {
-                    waker.wake();
-                }
+                declarations.arrived.notify();
             }
             Err(_) => self.answer_job(answer_to, ApiError::overloaded("The lane to the store is full").into()),
         }
@@ -138,14 +136,11 @@ impl Shard {
     /// Finishes declarations in the order in which they went to the store.
     pub(crate) async fn run_declarations(self: Rc<Self>) {
         loop {
-            let job = poll_fn(|cx| match self.declarations.jobs.borrow_mut().pop_front() {
-                Some(job) => Poll::Ready(job),
-                None => {
-                    self.declarations.waker.set(Some(cx.waker().clone()));
-                    Poll::Pending
-                }
-            })
-            .await;
+            let next = self.declarations.jobs.borrow_mut().pop_front();
+            let Some(job) = next else {
+                self.declarations.arrived.wait().await;
+                continue;
+            };
             let stored = job.asked.await.answer;
             let reply = self.finish(job.then, stored);
             self.answer_job(job.answer_to, reply);
