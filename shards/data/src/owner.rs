@@ -56,6 +56,8 @@ impl Shard {
 
     pub(crate) fn cancel_here(&self, park: ParkId) {
         self.engine.borrow_mut().cancel(park);
+        // One that held others back by its window lets them go at the engine's next turn.
+        self.timers.rearm(self);
     }
 
     pub(crate) fn settle_here(&self, claim: Claim) {
