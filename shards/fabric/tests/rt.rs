@@ -71,12 +71,12 @@ fn notifications_before_the_wait_are_kept_as_one() {
 }
 
 #[test]
-fn two_executors_that_wake_each_other_by_foreign_wakers_never_sleep_through_one() {
+fn two_executors_wake_each_other_by_foreign_wakers() {
     use std::sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     };
-    const TURNS: u64 = 50_000;
+    const TURNS: u64 = 20_000;
     /// Whose turn it is by parity, and the wakers of both.
     #[derive(Default)]
     struct Table {
