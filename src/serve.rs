@@ -175,7 +175,7 @@ impl Start {
             let _end = end;
             let _store = guest.map(|seat| {
                 let port = seat.port.open();
-                TaskQueue::create("store", ROLE_SHARES, None).spawn(queen_store::run(seat.store, port))
+                TaskQueue::create("store", ROLE_SHARES).spawn(queen_store::run(seat.store, port))
             });
             let served = queen_data::run(seed, rt::foreign(stop), || listening.one_more()).await;
             served.map_err(|source| ServeError::Listen { shard, source })

@@ -52,7 +52,7 @@ fn a_dropped_task_is_cancelled_and_a_detached_one_runs() {
 #[test]
 fn a_task_queue_of_its_own_runs_its_tasks() {
     run(|| async {
-        let queue = TaskQueue::create("store", 100, Some(Duration::from_micros(200)));
+        let queue = TaskQueue::create("store", 100);
         assert_eq!(queue.spawn(async { 7 }).await, 7);
     });
 }

@@ -133,12 +133,11 @@ pub async fn yield_now() {
 pub struct TaskQueue(TaskQueueHandle);
 
 impl TaskQueue {
-    /// Makes a queue on this executor. Queues get time in proportion to their `shares` (the executor's first queue has
-    /// 1000). `latency` is how soon its tasks should run; the runtime looks at their sockets first.
+    /// Makes a queue on this executor. Queues get time in proportion to their `shares`; the executor's first queue has
+    /// 1000. None has a latency of its own: the runtime would arm a preemption timer for it (see `NEVER_INTERRUPTED`).
     #[must_use]
-    pub fn create(name: &str, shares: usize, latency: Option<Duration>) -> Self {
-        let latency = latency.map_or(Latency::NotImportant, Latency::Matters);
-        Self(glommio::executor().create_task_queue(Shares::Static(shares), latency, name))
+    pub fn create(name: &str, shares: usize) -> Self {
+        Self(glommio::executor().create_task_queue(Shares::Static(shares), Latency::NotImportant, name))
     }
 
     /// Spawns a task in this queue.

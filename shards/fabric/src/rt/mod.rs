@@ -9,7 +9,6 @@ mod executor;
 mod net;
 mod notify;
 mod port;
-mod stall;
 
 pub use alarm::{foreign, foreign_waker};
 pub use deadline::{Deadline, sleep, sleep_until};
@@ -17,4 +16,3 @@ pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_l
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
 pub use port::{ReservedPort, reserve_port};
-pub use stall::{Stall, Stopwatch};
