@@ -8,12 +8,14 @@ mod roles;
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
+    io,
     net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use queen_data::{DataConfig, Node, ShardSeed};
@@ -39,6 +41,11 @@ use crate::{
 const SPIN_FROM_CPUS: usize = 4;
 const SPIN_DEFAULT_US: u64 = 50;
 
+/// How long a taken port is tried for, and how often. A ring's requests hold their sockets until the kernel has torn the
+/// ring down, which it does after the process is gone.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
+const PORT_RETRY: Duration = Duration::from_millis(20);
+
 /// What a role without a core of its own gets of its executor when both have work: a tenth of a data shard's time.
 const ROLE_SHARES: usize = 100;
 
@@ -48,17 +55,17 @@ enum ServeError {
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error("the CPUs that this process may use cannot be read: {0}")]
-    Available(std::io::Error),
+    Available(io::Error),
     #[error(transparent)]
     Check(#[from] CheckError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another")]
-    Port { address: SocketAddr, source: std::io::Error },
+    Port { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Executor(#[from] ExecutorError),
     #[error("data shard {shard} cannot listen: {source}")]
-    Listen { shard: usize, source: std::io::Error },
+    Listen { shard: usize, source: io::Error },
 }
 
 impl ServeError {
@@ -229,9 +236,19 @@ impl Drop for EndWithOne {
     }
 }
 
+/// Makes sure that the port is ours. One that is taken is tried for again for a little while: it may be the last
+/// process's, whose sockets the kernel closes a moment after it was killed.
 fn reserve(settings: &Settings) -> Result<ReservedPort, ServeError> {
     let address = SocketAddr::new(settings.listen.bind_addr, settings.listen.port);
-    rt::reserve_port(address).map_err(|source| ServeError::Port { address, source })
+    let give_up = Instant::now() + PORT_PATIENCE;
+    loop {
+        match rt::reserve_port(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
+                thread::sleep(PORT_RETRY);
+            }
+            outcome => return outcome.map_err(|source| ServeError::Port { address, source }),
+        }
+    }
 }
 
 /// Sorts the declarations by the shard that owns the queue.
