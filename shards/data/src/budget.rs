@@ -33,8 +33,8 @@ impl Grant {
         self.held.get()
     }
 
-    /// Gives back what `used` does not need, but for two chunks of slack.
-    pub(crate) fn trim(&self, pool: &Pool, used: u64) {
+    /// Gives back what `used` does not need, but for two chunks of slack, and returns what is held.
+    pub(crate) fn trim(&self, pool: &Pool, used: u64) -> u64 {
         let slack = if self.chunk == 1 { 0 } else { 2 * self.chunk };
         let keep = used + slack;
         let held = self.held.get();
@@ -42,6 +42,7 @@ impl Grant {
             pool.give(held - keep);
             self.held.set(keep);
         }
+        self.held.get()
     }
 }
 

@@ -112,7 +112,6 @@ impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         let code = match error.code() {
             "bad_request" => Code::BadRequest,
-            "payload_too_large" => Code::PayloadTooLarge,
             _ => Code::EphemeralBadRequest,
         };
         Self::new(code, error.to_string())

@@ -3,7 +3,7 @@
 use std::{net::Shutdown, rc::Rc, time::Duration};
 
 use queen_fabric::rt::{self, TcpListener, TcpStream};
-use queen_wire::response::{self, ContentType, Head};
+use queen_wire::response::{self, Head};
 use rustix::net::SendFlags;
 
 use crate::{connection, error::Code, shard::Shard};
@@ -56,14 +56,9 @@ fn turn_away(stream: TcpStream) {
         Code::Overloaded.word(),
     );
     let head = Head {
-        status: Code::Overloaded.status(),
         keep_alive: false,
-        content_type: ContentType::Json,
         retry_after_s: Code::Overloaded.retry_after_s(),
-        allow: None,
-        no_cache: false,
-        body_omitted: false,
-        http10: false,
+        ..Head::json(Code::Overloaded.status())
     };
     let mut out = Vec::new();
     response::write(&mut out, &head, &body);

@@ -125,10 +125,9 @@ impl Shard {
     /// Gives the node back what the engine does not need at the moment.
     pub(crate) fn return_room(&self) {
         let mut engine = self.engine.borrow_mut();
-        self.memory.trim(&self.node.memory, engine.memory_bytes());
-        self.queues.trim(&self.node.queues, engine.queues());
-        let (memory, queues) = (engine.memory_bytes(), engine.queues());
-        engine.set_memory_limit(self.memory.cover(&self.node.memory, memory));
-        engine.set_queue_limit(self.queues.cover(&self.node.queues, queues));
+        let memory = self.memory.trim(&self.node.memory, engine.memory_bytes());
+        engine.set_memory_limit(memory);
+        let queues = self.queues.trim(&self.node.queues, engine.queues());
+        engine.set_queue_limit(queues);
     }
 }

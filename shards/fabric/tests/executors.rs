@@ -204,26 +204,24 @@ fn check(tallies: &[Tally], asks: u64) {
     assert_eq!(sum(|tally| tally.tells_taken), sum(|tally| tally.tells_sent));
 }
 
-#[test]
-fn two_executors_account_for_every_parcel() {
-    const ASKS: u64 = 300_000;
-    let handles: Vec<_> = mesh::<Work>(2, MeshOptions { credits: 256 })
+/// A mesh with a shard per executor, each of which asks so many questions; then the books are checked.
+fn stress(shards: usize, credits: u32, asks: u64) {
+    let handles: Vec<_> = mesh::<Work>(shards, MeshOptions { credits })
         .into_iter()
-        .map(|seed| Executor::spawn("stress", None, Duration::ZERO, move || run(seed, ASKS)).unwrap())
+        .map(|seed| Executor::spawn("stress", None, Duration::ZERO, move || run(seed, asks)).unwrap())
         .collect();
     let tallies: Vec<Tally> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
-    check(&tallies, ASKS);
+    check(&tallies, asks);
+}
+
+#[test]
+fn two_executors_account_for_every_parcel() {
+    stress(2, 256, 300_000);
 }
 
 #[test]
 fn three_executors_with_few_credits_account_for_every_parcel() {
-    const ASKS: u64 = 50_000;
-    let handles: Vec<_> = mesh::<Work>(3, MeshOptions { credits: 3 })
-        .into_iter()
-        .map(|seed| Executor::spawn("stress", None, Duration::ZERO, move || run(seed, ASKS)).unwrap())
-        .collect();
-    let tallies: Vec<Tally> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
-    check(&tallies, ASKS);
+    stress(3, 3, 50_000);
 }
 
 #[test]

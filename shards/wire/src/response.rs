@@ -8,8 +8,6 @@ use crate::scan::plain_prefix_bytes;
 pub enum ContentType {
     /// `application/json`
     Json,
-    /// `text/plain; charset=utf-8`
-    Text,
     /// The text format of Prometheus, version 0.0.4.
     Prometheus,
 }
@@ -18,7 +16,6 @@ impl ContentType {
     fn as_str(self) -> &'static str {
         match self {
             Self::Json => "application/json",
-            Self::Text => "text/plain; charset=utf-8",
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
         }
     }

@@ -134,14 +134,11 @@ impl Out {
 
 fn head(frame: &Frame, status: u16, content_type: ContentType) -> Head {
     Head {
-        status,
         keep_alive: frame.keep_alive,
         content_type,
-        retry_after_s: None,
-        allow: None,
-        no_cache: false,
         body_omitted: frame.head_only,
         http10: frame.http10,
+        ..Head::json(status)
     }
 }
 

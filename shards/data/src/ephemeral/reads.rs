@@ -1,11 +1,10 @@
 //! The two reads: the listing of queues and the depth of one. Gauges, kept in memory; they touch no store.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use queen_ephemeral::{Policy, QueueRow};
 use queen_fabric::{ShardId, rt};
 use queen_wire::{
-    body::BodyError,
     response::{append_json_string, append_u64},
     target::Query,
 };
@@ -67,7 +66,7 @@ impl Shard {
 
     pub(super) fn depth(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let key = QueueKey { tenant: call.tenant, queue: call.queue()? };
-        let group = parameter(call.request.query, "group")?;
+        let group = Query::new(call.request.query).once("group")?.map(Cow::into_owned);
         let ask = DepthAsk { key, group };
         let owner = self.owner(ask.key.tenant, &ask.key.queue);
         if owner != self.id() {
@@ -120,7 +119,8 @@ impl Shard {
 
 impl Selection {
     fn parse(query: Option<&str>) -> Result<Self, ApiError> {
-        let limit = parameter(query, "limit")?;
+        let query = Query::new(query);
+        let limit = query.once("limit")?;
         let limit = match limit.as_deref() {
             None => usize::MAX,
             Some(text) => text.parse().ok().filter(|&limit| limit > 0).ok_or_else(|| {
@@ -128,20 +128,8 @@ impl Selection {
                 ApiError::new(Code::EphemeralBadRequest, message)
             })?,
         };
-        Ok(Self { limit, after: parameter(query, "after")? })
+        Ok(Self { limit, after: query.once("after")?.map(Cow::into_owned) })
     }
-}
-
-/// The value of one query parameter, which may stand there once.
-fn parameter(query: Option<&str>, wanted: &'static str) -> Result<Option<String>, ApiError> {
-    let mut found = None;
-    for pair in Query::new(query) {
-        let (name, value) = pair?;
-        if name == wanted && found.replace(value.into_owned()).is_some() {
-            return Err(BodyError::Repeated { parameter: wanted }.into());
-        }
-    }
-    Ok(found)
 }
 
 /// The listing under construction: the first `limit` names behind `after`, in order.
