@@ -1,0 +1,11 @@
+//! An open-loop load generator for message brokers that checks what it measures.
+//!
+//! A [`Plan`] says what to send where, [`run`] does it on pinned executors, and an [`Outcome`] is what came of it. What
+//! people see (command line, files, progress, report, plots, SLAs) stands around these three.
+
+pub mod outcome;
+pub mod plan;
+pub mod run;
+
+pub use outcome::Outcome;
+pub use plan::Plan;
