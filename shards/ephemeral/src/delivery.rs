@@ -9,6 +9,13 @@ pub trait Sink {
     /// An answer to a pop, called synchronously inside the engine call that made it. It is empty
     /// for a parked pop that ran into its timeout. A claim that is not taken counts as written.
     fn deliver(&mut self, waiter: WaiterId, delivery: Delivery<'_>);
+
+    /// What came to the one-time inbox of `waiter`, or that nothing came in its time, called
+    /// synchronously inside the engine call that brought it. The inbox is gone by then. Without
+    /// inboxes it is never called.
+    fn reply(&mut self, waiter: WaiterId, reply: Option<&[u8]>) {
+        let _ = (waiter, reply);
+    }
 }
 
 /// The messages of one answer, borrowed from the engine for the length of the call.
@@ -53,6 +60,7 @@ impl<'a> Delivery<'a> {
                 sequence: taken.sequence,
                 attempts: taken.attempts,
                 payload: chunks.get(taken.span),
+                reply_to: chunks.reply_to(taken.span),
             }
         })
     }
@@ -75,6 +83,8 @@ pub struct Message<'a> {
     pub attempts: u32,
     /// The bytes that were pushed.
     pub payload: &'a [u8],
+    /// The inbox that its sender waits at, if it is a request.
+    pub reply_to: Option<&'a str>,
 }
 
 #[derive(Copy, Clone)]

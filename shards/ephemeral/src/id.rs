@@ -47,11 +47,8 @@ impl<'a> MessageId<'a> {
 
     /// Appends the id's text, allocating nothing but the buffer's own growth.
     pub fn append_to(&self, out: &mut Vec<u8>) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         out.extend_from_slice(b"e:");
-        for shift in (0..16).rev() {
-            out.push(HEX[(self.epoch >> (shift * 4)) as usize & 15]);
-        }
+        append_hex(self.epoch, out);
         out.push(b':');
         out.extend_from_slice(self.partition.as_bytes());
         out.push(b':');
@@ -73,7 +70,7 @@ impl fmt::Display for MessageId<'_> {
     }
 }
 
-fn parse_hex(text: &str) -> Option<u64> {
+pub(crate) fn parse_hex(text: &str) -> Option<u64> {
     text.bytes().try_fold(0, |value, byte| {
         let digit = match byte {
             b'0'..=b'9' => byte - b'0',
@@ -84,7 +81,7 @@ fn parse_hex(text: &str) -> Option<u64> {
     })
 }
 
-fn parse_decimal(text: &str) -> Option<u64> {
+pub(crate) fn parse_decimal(text: &str) -> Option<u64> {
     let canonical = !text.is_empty() && (text == "0" || !text.starts_with('0'));
     if !canonical || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -92,7 +89,15 @@ fn parse_decimal(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-fn append_decimal(mut value: u64, out: &mut Vec<u8>) {
+/// Appends sixteen digits.
+pub(crate) fn append_hex(value: u64, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for shift in (0..16).rev() {
+        out.push(HEX[(value >> (shift * 4)) as usize & 15]);
+    }
+}
+
+pub(crate) fn append_decimal(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0_u8; 20];
     let mut start = digits.len();
     loop {

@@ -34,6 +34,7 @@
 mod delivery;
 mod engine;
 pub mod id;
+pub mod inbox;
 mod leases;
 mod partition;
 mod payload;
@@ -44,12 +45,15 @@ mod waiters;
 mod wheel;
 
 pub use delivery::{Claim, Delivery, Message, Sink};
-pub use engine::{Engine, GROUP_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, QUEUE_BYTES};
+pub use engine::{
+    Engine, GROUP_BYTES, INBOX_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, QUEUE_BYTES,
+};
 pub use id::MessageId;
+pub use inbox::InboxId;
 pub use types::{
-    AckOutcome, AckStatus, ConfigureError, Deleted, Depth, Drops, EngineConfig, GroupDepth, Limits, ParkId,
-    PartitionDepth, Policy, Pop, PopError, Popped, PushError, QUEUE_MODE, QueueOptions, QueueRow, Stats, TenantId,
-    WaiterId, Window,
+    AckOutcome, AckStatus, ConfigureError, Deleted, Depth, Drops, EngineConfig, GroupDepth, InboxAddress, InboxInUse,
+    Limits, ParkId, PartitionDepth, Policy, Pop, PopError, Popped, PushError, QUEUE_MODE, QueueOptions, QueueRow,
+    Stats, TenantId, WaiterId, Window,
 };
 
 /// Milliseconds since boot on a clock that never goes back: the caller's.

@@ -297,8 +297,13 @@ mod tests {
         for step in [1, 3, 7] {
             let mut partition = Partition::new("p");
             for n in 0..50 {
-                let span = Span { chunk: 0, offset: 0, len: 0 };
-                partition.ring.push_back(Slot { sequence: 10 + n * step, born_ms: 0, span, consumed: 0, pins: 0 });
+                partition.ring.push_back(Slot {
+                    sequence: 10 + n * step,
+                    born_ms: 0,
+                    span: Span::EMPTY,
+                    consumed: 0,
+                    pins: 0,
+                });
             }
             for sequence in 0..500 {
                 let expected = partition.ring.iter().position(|slot| slot.sequence >= sequence).unwrap_or(50);

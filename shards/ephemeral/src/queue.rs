@@ -300,7 +300,7 @@ impl Contents {
         fresh.expect(self.chunks.alive_bytes());
         for partition in self.partitions.iter_mut().flatten() {
             for slot in partition.ring.iter_mut().filter(|slot| !slot.is_dead()) {
-                slot.span = fresh.insert(self.chunks.get(slot.span));
+                slot.span = fresh.insert(self.chunks.get(slot.span), self.chunks.reply_to(slot.span));
             }
         }
         self.chunks = fresh;

@@ -163,6 +163,20 @@ pub struct ParkId {
     pub(crate) generation: u32,
 }
 
+/// How a reply names its inbox.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum InboxAddress<'a> {
+    /// By what the broker put into a name of its own.
+    Minted(crate::InboxId),
+    /// By the name that the requester chose.
+    Chosen(&'a str),
+}
+
+/// Another request waits at an inbox of this name: choose a name for each.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+#[error("another request waits at this inbox")]
+pub struct InboxInUse;
+
 /// One pop.
 #[derive(Copy, Clone, Debug)]
 pub struct Pop<'a> {
@@ -374,6 +388,8 @@ pub struct Stats {
     pub acked: u64,
     /// Messages lost to a rule.
     pub dropped: Drops,
+    /// Messages pushed to inboxes that were not there any more.
+    pub late_replies: u64,
     /// Messages that count towards bounds.
     pub messages: u64,
     /// Their payload bytes.
@@ -390,6 +406,8 @@ pub struct Stats {
     pub groups: u64,
     /// Parked pops.
     pub parked: u64,
+    /// Open inboxes.
+    pub inboxes: u64,
     /// Messages out on a lease.
     pub leases: u64,
 }

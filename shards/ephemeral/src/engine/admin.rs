@@ -133,9 +133,9 @@ impl Engine {
         for place in self.places(queue) {
             let contents = self.queues[queue].contents_mut();
             (contents.depth, contents.bytes) = (0, 0);
-            let partition = contents.partition_mut(place);
+            let (partition, chunks) = contents.split(place);
             let held = partition.ring.iter().filter(|slot| !slot.is_dead());
-            let memory: u64 = held.map(|slot| super::MESSAGE_BYTES + u64::from(slot.span.len)).sum();
+            let memory: u64 = held.map(|slot| super::MESSAGE_BYTES + chunks.held_bytes(slot.span)).sum();
             self.memory -= memory;
             partition.ring = std::collections::VecDeque::new();
             (partition.dead, partition.spent, partition.depth, partition.bytes) = (0, 0, 0, 0);

@@ -32,14 +32,15 @@ impl Engine {
                     assert!(dead <= partition.ring.len() / 2 + 16, "dead slots are swept");
                     let (mut depth, mut counted_bytes, mut spent) = (0, 0, 0);
                     for slot in partition.ring.iter().filter(|slot| !slot.is_dead()) {
-                        memory += super::MESSAGE_BYTES + u64::from(slot.span.len);
-                        alive_bytes += u64::from(slot.span.len);
+                        let held_bytes = contents.chunks.held_bytes(slot.span);
+                        memory += super::MESSAGE_BYTES + held_bytes;
+                        alive_bytes += held_bytes;
                         if slot.is_spent(queue.group_count) {
                             assert!(slot.pins > 0, "a spent message is held by an answer");
                             spent += 1;
                         } else {
                             depth += 1;
-                            counted_bytes += u64::from(slot.span.len);
+                            counted_bytes += slot.span.payload_bytes();
                         }
                         let consumed = queue.group_slots().filter(|&group| {
                             partition.cursor(group).is_some_and(|cursor| {
@@ -97,12 +98,12 @@ impl Engine {
         }
         memory += partitions * super::PARTITION_BYTES + groups * super::GROUP_BYTES;
         memory += parked * super::PARKED_BYTES + leased * super::LEASE_BYTES;
-        memory += self.queues() * super::QUEUE_BYTES;
+        memory += self.queues() * super::QUEUE_BYTES + self.check_inboxes();
         let stats = self.stats();
         assert_eq!((stats.messages, stats.payload_bytes, stats.memory_bytes), (messages, bytes, memory));
         assert_eq!((stats.partitions, stats.groups, stats.declared), (partitions, groups, declared));
         assert_eq!((stats.parked, stats.leases), (parked, leased));
-        assert_eq!(u64::from(self.wait_timers.len()), parked, "every parked pop has a timeout");
+        assert_eq!(u64::from(self.wait_timers.len()), parked + stats.inboxes, "every wait has a timeout");
         let mut at = self.idle.head;
         let mut since_ms = 0;
         while at != crate::slab::NONE {

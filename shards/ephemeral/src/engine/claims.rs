@@ -82,10 +82,9 @@ impl Engine {
             }
             slot.pins -= 1;
             if slot.pins == 0 && slot.is_spent(groups) {
-                chunks.free(slot.span);
+                bytes += chunks.free(slot.span);
                 slot.span.chunk = crate::slab::NONE;
                 killed += 1;
-                bytes += u64::from(slot.span.len);
             }
         }
         partition.spent -= killed;

@@ -46,7 +46,7 @@ impl Engine {
         let contents = self.queues[queue].contents_mut();
         let partition = contents.partition_mut(place);
         let slot = &partition.ring[at];
-        let (sequence, len) = (slot.sequence, u64::from(slot.span.len));
+        let (sequence, len) = (slot.sequence, slot.span.payload_bytes());
         partition.spent -= 1;
         partition.depth += 1;
         partition.bytes += len;
@@ -61,10 +61,10 @@ impl Engine {
     pub(super) fn kill(&mut self, queue: u32, place: u32, at: usize) {
         let (partition, chunks) = self.queues[queue].contents_mut().split(place);
         let slot = &mut partition.ring[at];
-        chunks.free(slot.span);
+        let held_bytes = chunks.free(slot.span);
         slot.span.chunk = NONE;
         partition.dead += 1;
-        self.memory -= MESSAGE_BYTES + u64::from(slot.span.len);
+        self.memory -= MESSAGE_BYTES + held_bytes;
     }
 
     /// One more group has consumed the message for good.
@@ -77,7 +77,7 @@ impl Engine {
         if !slot.is_spent(groups) {
             return;
         }
-        let (len, pinned) = (u64::from(slot.span.len), slot.pins > 0);
+        let (len, pinned) = (slot.span.payload_bytes(), slot.pins > 0);
         if pinned {
             partition.spent += 1;
         }
@@ -94,7 +94,7 @@ impl Engine {
         let contents = record.contents.as_mut().expect("a queue that holds something");
         let partition = contents.partition_mut(place);
         let sequence = partition.ring[at].sequence;
-        let len = u64::from(partition.ring[at].span.len);
+        let len = partition.ring[at].span.payload_bytes();
         partition.floor = partition.floor.max(sequence + 1);
         for (group, record) in record.groups.iter_mut().enumerate() {
             let Some(record) = record else { continue };

@@ -1,7 +1,7 @@
 //! The engine: every queue of one shard, and the records that span queues.
 //!
 //! A file per kind of call: [`push`], [`pop`] (with the serving of parked pops), [`claims`]
-//! (settle, give back, ack), [`admin`] (configure, reset, delete), [`time`] (what happens by
+//! (settle, give back, ack), [`inboxes`] (one-time inboxes of requests), [`admin`] (configure, reset, delete), [`time`] (what happens by
 //! itself), [`read`] (depth, listing, statistics). This file makes and unmakes the records they
 //! share and keeps the totals right.
 
@@ -10,6 +10,7 @@ mod admin;
 mod check;
 mod claims;
 mod groups;
+mod inboxes;
 mod messages;
 mod pop;
 mod push;
@@ -24,6 +25,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use self::inboxes::Inboxes;
 use crate::Millis;
 use crate::delivery::{Handed, Taken};
 use crate::leases::Leases;
@@ -46,6 +48,8 @@ pub const GROUP_BYTES: u64 = 128;
 pub const LEASE_BYTES: u64 = 64;
 /// What a parked pop adds.
 pub const PARKED_BYTES: u64 = 128;
+/// What an open inbox adds beside its name, where the requester chose that.
+pub const INBOX_BYTES: u64 = 128;
 
 /// Claims kept for reuse: more are in flight only while as many answers are being written.
 const SPARE_CLAIMS: usize = 1024;
@@ -63,6 +67,15 @@ enum StateTimer {
     Serve { queue: u32 },
 }
 
+/// What a timer of the wait wheel is about, by its index.
+#[derive(Copy, Clone)]
+enum WaitTimer {
+    /// A parked pop's window or time ends.
+    Pop(u32),
+    /// An inbox's time ends.
+    Inbox(u32),
+}
+
 /// The queues of one shard. See the crate's page.
 pub struct Engine {
     config: EngineConfig,
@@ -72,8 +85,9 @@ pub struct Engine {
     queues: Slab<Queue>,
     leases: Leases,
     waiters: Waiters,
+    inboxes: Inboxes,
     state_timers: Wheel<StateTimer>,
-    wait_timers: Wheel<u32>,
+    wait_timers: Wheel<WaitTimer>,
     /// Drained implicit queues that nobody waits on, longest idle first.
     idle: List,
     now_ms: Millis,
@@ -96,6 +110,7 @@ struct Totals {
     popped: u64,
     acked: u64,
     dropped: Drops,
+    late_replies: u64,
     messages: u64,
     payload_bytes: u64,
     declared: u64,
@@ -115,6 +130,7 @@ impl Engine {
             leases: Leases::new(hasher.clone()),
             hasher,
             waiters: Waiters::new(),
+            inboxes: Inboxes::new(),
             state_timers: Wheel::new(),
             wait_timers: Wheel::new(),
             idle: List::EMPTY,
@@ -137,8 +153,8 @@ impl Engine {
     }
 
     /// What the engine holds: payload bytes (autoAck messages whose answer is not written yet
-    /// included) and the constants of this crate for messages, queues, partitions, groups, leases
-    /// and parked pops.
+    /// included) and the constants of this crate for messages, queues, partitions, groups, leases,
+    /// parked pops and inboxes.
     pub const fn memory_bytes(&self) -> u64 {
         self.memory
     }

@@ -191,7 +191,7 @@ impl Engine {
                 slot.consumed += 1;
                 if slot.is_spent(groups) {
                     gone += 1;
-                    gone_bytes += u64::from(slot.span.len);
+                    gone_bytes += slot.span.payload_bytes();
                 }
             }
             taken += 1;

@@ -4,6 +4,7 @@ use super::messages::Cause;
 use super::{Engine, MESSAGE_BYTES, PARTITION_BYTES, QUEUE_BYTES};
 use crate::Millis;
 use crate::delivery::Sink;
+use crate::payload::{PAYLOAD_MAX_BYTES, reply_to_bytes};
 use crate::queue::Slot;
 use crate::types::{Policy, PushError, TenantId};
 
@@ -23,13 +24,46 @@ impl Engine {
         payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
         sink: &mut S,
     ) -> Result<(), PushError> {
+        self.append_and_serve(now_ms, tenant, queue, partition, payloads, None, sink)
+    }
+
+    /// Pushes one message that names the inbox its reply goes to ([`Message::reply_to`](crate::Message::reply_to)).
+    /// The name counts towards the node's memory, not towards the queue's bounds. Opening the inbox is the caller's.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    #[expect(clippy::too_many_arguments, reason = "a request is a push and where its reply goes")]
+    pub fn push_request<S: Sink>(
+        &mut self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        partition: &str,
+        payload: &[u8],
+        reply_to: &str,
+        sink: &mut S,
+    ) -> Result<(), PushError> {
+        self.append_and_serve(now_ms, tenant, queue, partition, [payload].into_iter(), Some(reply_to), sink)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what push and push_request have between them")]
+    fn append_and_serve<'p, S: Sink>(
+        &mut self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        partition: &str,
+        payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+        reply_to: Option<&str>,
+        sink: &mut S,
+    ) -> Result<(), PushError> {
         self.note_time(now_ms);
         if payloads.len() == 0 {
             return Ok(());
         }
         let found = self.find(tenant, queue);
         let place = found.and_then(|queue| self.find_partition(queue, partition));
-        let plan = self.plan(found, place, payloads.clone())?;
+        let plan = self.plan(found, place, payloads.clone(), reply_to)?;
 
         let queue = found.unwrap_or_else(|| self.create_queue(tenant, queue));
         let kept = plan.messages - plan.skipped;
@@ -41,7 +75,7 @@ impl Engine {
         if kept > 0 {
             // The trim may have emptied other partitions, not this one: `place` holds.
             let place = place.unwrap_or_else(|| self.create_partition(queue, partition));
-            self.append(queue, place, kept, plan.bytes, payloads.skip(plan.skipped as usize));
+            self.append(queue, place, kept, plan.bytes, payloads.skip(plan.skipped as usize), reply_to);
             self.arm_ttl(queue, place);
             self.refresh(queue, place);
             self.serve_all(queue, place, sink);
@@ -56,6 +90,7 @@ impl Engine {
         queue: Option<u32>,
         place: Option<u32>,
         payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+        reply_to: Option<&str>,
     ) -> Result<Plan, PushError> {
         let limits = queue.map_or(&self.implicit, |queue| self.limits(queue));
         let (depth, held) = queue.map_or((0, 0), |queue| self.queues[queue].load());
@@ -65,7 +100,7 @@ impl Engine {
             bytes += payload.len() as u64;
             largest = largest.max(payload.len() as u64);
         }
-        if largest > limits.max_bytes || largest > u64::from(u32::MAX) {
+        if largest > limits.max_bytes || largest > PAYLOAD_MAX_BYTES {
             return Err(PushError::MessageTooLarge);
         }
         let mut plan = Plan { messages, skipped: 0, bytes, trims: false };
@@ -97,7 +132,7 @@ impl Engine {
             return Err(PushError::QueueLimit);
         }
         let needed = plan.bytes
-            + (messages - plan.skipped) * MESSAGE_BYTES
+            + (messages - plan.skipped) * (MESSAGE_BYTES + reply_to_bytes(reply_to) as u64)
             + new_queue * QUEUE_BYTES
             + new_partition * PARTITION_BYTES;
         if !self.make_room(needed, 0, queue) {
@@ -130,14 +165,16 @@ impl Engine {
         messages: u64,
         bytes: u64,
         payloads: impl Iterator<Item = &'p [u8]>,
+        reply_to: Option<&str>,
     ) {
         let born_ms = self.now_ms;
+        let names_bytes = messages * reply_to_bytes(reply_to) as u64;
         let contents = self.queues[queue].contents_mut();
-        contents.chunks.expect(bytes);
+        contents.chunks.expect(bytes + names_bytes);
         let (partition, chunks) = contents.split(place);
         partition.reserve(messages as usize);
         for payload in payloads {
-            let span = chunks.insert(payload);
+            let span = chunks.insert(payload, reply_to);
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             partition.ring.push_back(Slot { sequence, born_ms, span, consumed: 0, pins: 0 });
@@ -148,7 +185,7 @@ impl Engine {
         contents.bytes += bytes;
         self.totals.messages += messages;
         self.totals.payload_bytes += bytes;
-        self.memory += bytes + messages * MESSAGE_BYTES;
+        self.memory += bytes + names_bytes + messages * MESSAGE_BYTES;
     }
 }
 

@@ -50,7 +50,7 @@ impl Engine {
                     || cursor.returned.contains_key(&slot.sequence)
                     || self.leases.attempts(group, slot.sequence).is_some()
             })
-            .map(|slot| u64::from(slot.span.len))
+            .map(|slot| slot.span.payload_bytes())
             .sum()
     }
 
@@ -84,6 +84,7 @@ impl Engine {
             popped: self.totals.popped,
             acked: self.totals.acked,
             dropped: self.totals.dropped,
+            late_replies: self.totals.late_replies,
             messages: self.totals.messages,
             payload_bytes: self.totals.payload_bytes,
             memory_bytes: self.memory,
@@ -92,6 +93,7 @@ impl Engine {
             partitions: self.totals.partitions,
             groups: self.totals.groups,
             parked: u64::from(self.waiters.len()),
+            inboxes: u64::from(self.inboxes.len()),
             leases: u64::from(self.leases.len()),
         }
     }

@@ -6,7 +6,7 @@
 //! ends; then whatever changed, the whole group is looked at ([`Engine::serve_group`]).
 
 use super::pop::Scope;
-use super::{Engine, PARKED_BYTES, StateTimer};
+use super::{Engine, PARKED_BYTES, StateTimer, WaitTimer};
 use crate::Millis;
 use crate::delivery::Sink;
 use crate::slab::NONE;
@@ -33,7 +33,7 @@ impl Engine {
         };
         let parking = Parking { id, deadline_ms, queue, group, partition, batch, auto_ack };
         let park = self.waiters.push(list, parking);
-        self.waiters.get_mut(park.index).timer = self.wait_timers.insert(deadline_ms, park.index);
+        self.waiters.get_mut(park.index).timer = self.wait_timers.insert(deadline_ms, WaitTimer::Pop(park.index));
         self.memory += PARKED_BYTES;
         park
     }
@@ -77,11 +77,12 @@ impl Engine {
         true
     }
 
-    /// Answers every parked pop with an empty delivery: the node stops.
+    /// Answers every parked pop with an empty delivery, and every inbox with no reply: the node stops.
     pub fn release_waiters<S: Sink>(&mut self, sink: &mut S) {
         for index in self.waiters.indexes() {
             self.dismiss(index, sink);
         }
+        self.release_inboxes(sink);
     }
 
     /// Answers one parked pop with an empty delivery.
@@ -205,7 +206,7 @@ impl Engine {
         if timer != NONE {
             self.wait_timers.cancel(timer);
         }
-        let timer = self.wait_timers.insert(due_ms, index);
+        let timer = self.wait_timers.insert(due_ms, WaitTimer::Pop(index));
         let waiter = self.waiters.get_mut(index);
         (waiter.window_end_ms, waiter.timer) = (end_ms, timer);
     }

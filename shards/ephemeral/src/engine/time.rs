@@ -1,8 +1,8 @@
 //! What happens by itself: leases run out, messages age, groups and queues go idle, parked pops
-//! run into their window's end or their timeout.
+//! run into their window's end or their timeout, inboxes into theirs.
 
 use super::messages::Cause;
-use super::{Engine, StateTimer};
+use super::{Engine, StateTimer, WaitTimer};
 use crate::Millis;
 use crate::delivery::Sink;
 use crate::slab::NONE;
@@ -39,10 +39,13 @@ impl Engine {
             }
         }
         while left > 0
-            && let Some(waiter) = self.wait_timers.pop_due(now_ms)
+            && let Some(timer) = self.wait_timers.pop_due(now_ms)
         {
             left -= 1;
-            self.on_wait_timer(waiter, sink);
+            match timer {
+                WaitTimer::Pop(waiter) => self.on_wait_timer(waiter, sink),
+                WaitTimer::Inbox(inbox) => self.on_inbox_timer(inbox, sink),
+            }
         }
         while left > 0 && self.idle_deadline_ms().is_some_and(|at_ms| at_ms <= now_ms) {
             left -= 1;

@@ -2,12 +2,15 @@
 //! It predicts what a call answers and checks what the engine hands to parked pops.
 
 use queen_ephemeral::{
-    AckOutcome, AckStatus, EngineConfig, GROUP_BYTES, LEASE_BYTES, Limits, MESSAGE_BYTES, PARKED_BYTES,
-    PARTITION_BYTES, Policy, PopError, PushError, QUEUE_BYTES, QueueOptions, Stats,
+    AckOutcome, AckStatus, EngineConfig, GROUP_BYTES, INBOX_BYTES, InboxId, LEASE_BYTES, Limits, MESSAGE_BYTES,
+    PARKED_BYTES, PARTITION_BYTES, Policy, PopError, PushError, QUEUE_BYTES, QueueOptions, Stats,
 };
 
-/// One message of a delivery: partition, sequence, attempts, payload.
-pub type Got = (usize, u64, u32, Vec<u8>);
+/// One message of a delivery: partition, sequence, attempts, payload, the inbox of a request.
+pub type Got = (usize, u64, u32, Vec<u8>, Option<String>);
+
+/// What a queue's memory holds beside a name: its length.
+const NAME_LENGTH_BYTES: u64 = 2;
 
 #[derive(Clone)]
 pub struct Message {
@@ -15,6 +18,7 @@ pub struct Message {
     pub partition: usize,
     pub born_ms: u64,
     pub payload: Vec<u8>,
+    pub reply_to: Option<String>,
     /// Groups that consumed it.
     pub done: Vec<u64>,
     /// Groups it came back to, with the attempts so far.
@@ -51,6 +55,16 @@ pub struct Waiter {
     pub window_end_ms: Option<u64>,
 }
 
+/// A request that waits for its reply.
+pub struct Inbox {
+    pub id: InboxId,
+    pub tenant: usize,
+    /// The name, where the requester chose it.
+    pub name: Option<String>,
+    pub waiter: u64,
+    pub deadline_ms: u64,
+}
+
 /// What a claim handed out.
 pub struct Handed {
     pub key: (usize, usize),
@@ -65,6 +79,7 @@ pub struct Model {
     pub queues: Vec<Queue>,
     /// In the order of their arrival.
     pub waiters: Vec<Waiter>,
+    pub inboxes: Vec<Inbox>,
     pub totals: Stats,
     pub memory_limit: u64,
     pub queue_limit: u64,
@@ -111,6 +126,7 @@ impl Model {
             now_ms: 0,
             queues: Vec::new(),
             waiters: Vec::new(),
+            inboxes: Vec::new(),
             totals: Stats::default(),
             memory_limit: u64::MAX,
             queue_limit: u64::MAX,
@@ -146,6 +162,11 @@ impl Model {
         let mut stats = self.totals;
         stats.queues = self.queues.len() as u64;
         stats.parked = self.waiters.len() as u64;
+        stats.inboxes = self.inboxes.len() as u64;
+        stats.memory_bytes += stats.inboxes * INBOX_BYTES;
+        for name in self.inboxes.iter().filter_map(|inbox| inbox.name.as_ref()) {
+            stats.memory_bytes += name.len() as u64;
+        }
         for (at, queue) in self.queues.iter().enumerate() {
             stats.messages += queue.counted().count() as u64;
             stats.payload_bytes += queue.counted().map(|message| message.payload.len() as u64).sum::<u64>();
@@ -154,7 +175,7 @@ impl Model {
             stats.groups += queue.groups.len() as u64;
             for message in &queue.messages {
                 stats.leases += message.leases.len() as u64;
-                stats.memory_bytes += MESSAGE_BYTES + message.payload.len() as u64;
+                stats.memory_bytes += MESSAGE_BYTES + message.payload.len() as u64 + named(message.reply_to.as_deref());
             }
         }
         stats.memory_bytes += stats.queues * QUEUE_BYTES
@@ -243,6 +264,7 @@ impl Model {
         key: (usize, usize),
         partition: usize,
         payloads: &[Vec<u8>],
+        reply_to: Option<&str>,
         exists: &dyn Fn((usize, usize)) -> bool,
     ) -> Result<(), PushError> {
         if payloads.is_empty() {
@@ -272,7 +294,7 @@ impl Model {
             return Err(PushError::QueueLimit);
         }
         let needed = size(kept)
-            + kept.len() as u64 * MESSAGE_BYTES
+            + kept.len() as u64 * (MESSAGE_BYTES + named(reply_to))
             + u64::from(found.is_none()) * QUEUE_BYTES
             + u64::from(is_new) * PARTITION_BYTES;
         if !self.make_room(needed, 0, key, exists) {
@@ -290,6 +312,7 @@ impl Model {
                 partition,
                 born_ms: self.now_ms,
                 payload: payload.clone(),
+                reply_to: reply_to.map(str::to_owned),
                 done: Vec::new(),
                 back: Vec::new(),
                 leases: Vec::new(),
@@ -299,6 +322,16 @@ impl Model {
             self.queues[queue].messages.push(message);
         }
         Ok(())
+    }
+
+    /// The first of `payloads` is the reply of the inbox that is found; the others are late.
+    pub fn reply(&mut self, payloads: u64, found: impl Fn(&Inbox) -> bool) -> Option<Inbox> {
+        self.totals.pushed += payloads;
+        let at = self.inboxes.iter().position(found).filter(|_| payloads > 0);
+        let late = payloads - u64::from(at.is_some());
+        self.totals.late_replies += late;
+        self.totals.popped += u64::from(at.is_some());
+        at.map(|at| self.inboxes.swap_remove(at))
     }
 
     /// The part of a pop before it takes or waits: checks, and makes what is not there. Returns
@@ -374,7 +407,7 @@ impl Model {
             } else {
                 message.leases.push((group, attempts, now_ms));
             }
-            got.push((message.partition, sequence, attempts, message.payload.clone()));
+            got.push((message.partition, sequence, attempts, message.payload.clone(), message.reply_to.clone()));
         }
         self.totals.popped += got.len() as u64;
         got
@@ -632,6 +665,11 @@ impl Model {
         let (now_ms, idle_ms) = (self.now_ms, self.config.implicit_idle_ms);
         self.queues.retain(|queue| queue.idle_since_ms.is_none_or(|since_ms| since_ms + idle_ms > now_ms));
     }
+}
+
+/// What the inbox that a message names takes of the memory.
+fn named(reply_to: Option<&str>) -> u64 {
+    reply_to.map_or(0, |name| NAME_LENGTH_BYTES + name.len() as u64)
 }
 
 /// The partitions there are names for.

@@ -6,15 +6,18 @@ use std::collections::VecDeque;
 use std::thread::panicking;
 
 use queen_ephemeral::{
-    AckOutcome, AckStatus, Claim, Delivery, Engine, EngineConfig, MessageId, ParkId, Policy, Pop, Popped, QueueOptions,
-    Sink, Stats, TenantId, WaiterId, Window,
+    AckOutcome, AckStatus, Claim, Delivery, Engine, EngineConfig, InboxAddress, InboxId, MessageId, ParkId, Policy,
+    Pop, Popped, QueueOptions, Sink, Stats, TenantId, WaiterId, Window,
 };
 
-use super::model::{Got, Handed, Model, PARTITIONS};
+use queen_ephemeral::inbox::Minted;
+
+use super::model::{Got, Handed, Inbox, Model, PARTITIONS};
 
 const QUEUES: [&str; 4] = ["jobs", "inbox", "a:b", "rooms"];
 const NAMES: [&str; PARTITIONS] = ["Default", "room.1", "b:1"];
 const GROUPS: [Option<&str>; 4] = [None, Some("g1"), Some("g2"), Some("g3")];
+const CHOSEN: [&str; 2] = ["_inbox.mine", "_inbox.of.the.other"];
 const TENANTS: [TenantId; 2] = [TenantId::DEFAULT, TenantId([7; 16])];
 const EPOCH: u64 = 0x00ab_cdef_0123_4567;
 /// Operations shown when a run fails.
@@ -44,6 +47,9 @@ impl Random {
 enum Operation {
     Push { key: (usize, usize), partition: usize, payloads: Vec<Vec<u8>> },
     Pop { key: (usize, usize), partition: Option<usize>, group: usize, batch: u32, auto_ack: bool, wait_ms: u64 },
+    Request { key: (usize, usize), partition: usize, payload: Vec<u8>, name: Option<usize>, wait_ms: u64 },
+    Reply { tenant: usize, to: ReplyTo, payloads: Vec<Vec<u8>> },
+    Close(InboxId),
     Cancel { park: ParkId, waiter: u64 },
     Settle(usize),
     GiveBack(usize),
@@ -57,20 +63,35 @@ enum Operation {
     Release,
 }
 
+#[derive(Copy, Clone, Debug)]
+enum ReplyTo {
+    Minted(InboxId),
+    Chosen(usize),
+}
+
 /// What the engine handed out during one call.
 #[derive(Default)]
-struct Inbox(Vec<(u64, Vec<Got>, Option<Claim>)>);
+struct Outcome {
+    popped: Vec<(u64, Vec<Got>, Option<Claim>)>,
+    replied: Vec<(u64, Option<Vec<u8>>)>,
+}
 
-impl Sink for Inbox {
+impl Sink for Outcome {
+    fn reply(&mut self, waiter: WaiterId, reply: Option<&[u8]>) {
+        self.replied.push((waiter.0, reply.map(<[u8]>::to_vec)));
+    }
+
     fn deliver(&mut self, waiter: WaiterId, mut delivery: Delivery<'_>) {
         assert!(QUEUES.contains(&delivery.queue()));
         let place = |name| NAMES.iter().position(|&known| known == name).expect("a known partition");
-        let got: Vec<Got> =
-            delivery.messages().map(|m| (place(m.partition), m.sequence, m.attempts, m.payload.to_vec())).collect();
+        let got: Vec<Got> = delivery
+            .messages()
+            .map(|m| (place(m.partition), m.sequence, m.attempts, m.payload.to_vec(), m.reply_to.map(str::to_owned)))
+            .collect();
         assert_eq!((got.len(), got.is_empty()), (delivery.len(), delivery.is_empty()));
         let claim = delivery.take_claim();
         assert_eq!(claim.is_none(), got.is_empty());
-        self.0.push((waiter.0, got, claim));
+        self.popped.push((waiter.0, got, claim));
     }
 }
 
@@ -93,6 +114,8 @@ pub struct World {
     claims: Vec<(Claim, Handed)>,
     seen: VecDeque<Seen>,
     parks: Vec<(ParkId, u64)>,
+    /// Inboxes that were opened, gone or not.
+    opened: VecDeque<InboxId>,
     waiters: u64,
     payloads: u64,
     trace: VecDeque<Operation>,
@@ -132,6 +155,7 @@ impl World {
             claims: Vec::new(),
             seen: VecDeque::new(),
             parks: Vec::new(),
+            opened: VecDeque::new(),
             waiters: 0,
             payloads: 0,
             trace: VecDeque::new(),
@@ -163,7 +187,29 @@ impl World {
         let partition = self.random.below(PARTITIONS as u64) as usize;
         let group = self.random.pick(&[0, 0, 0, 1, 1, 2, 3]);
         match self.random.below(1000) {
-            0..=249 => {
+            0..=39 => Operation::Request {
+                key,
+                partition,
+                payload: self.payload(),
+                name: self.random.one_in(3).then(|| self.random.below(CHOSEN.len() as u64) as usize),
+                wait_ms: 1 + self.random.below(60),
+            },
+            40..=69 => {
+                let to = match self.random.one_in(3) {
+                    false if !self.opened.is_empty() => {
+                        let at = self.random.below(self.opened.len() as u64) as usize;
+                        ReplyTo::Minted(self.opened[at])
+                    }
+                    _ => ReplyTo::Chosen(self.random.below(CHOSEN.len() as u64) as usize),
+                };
+                let payloads = (0..self.random.pick(&[1, 1, 1, 0, 3])).map(|_| self.payload()).collect();
+                Operation::Reply { tenant: key.0, to, payloads }
+            }
+            70..=79 if !self.opened.is_empty() => {
+                let at = self.random.below(self.opened.len() as u64) as usize;
+                Operation::Close(self.opened[at])
+            }
+            70..=249 => {
                 let count = if self.random.one_in(3) { self.random.below(6) } else { 1 };
                 let payloads = (0..count).map(|_| self.payload()).collect();
                 Operation::Push { key, partition, payloads }
@@ -251,11 +297,14 @@ impl World {
 
     #[expect(clippy::too_many_lines, reason = "one arm per operation, read side by side")]
     fn perform(&mut self, operation: Operation) {
-        let mut inbox = Inbox::default();
+        let mut outcome = Outcome::default();
         let now_ms = self.model.now_ms;
         let name = |key: (usize, usize)| (TENANTS[key.0], QUEUES[key.1]);
         let mut used = None;
-        if matches!(operation, Operation::Cancel { .. } | Operation::Settle(_) | Operation::Release) {
+        if matches!(
+            operation,
+            Operation::Cancel { .. } | Operation::Close(_) | Operation::Settle(_) | Operation::Release
+        ) {
             // These calls take no time: the engine goes by the last it was told.
             self.turn(true);
         }
@@ -263,9 +312,9 @@ impl World {
             Operation::Push { key, partition, payloads } => {
                 let (tenant, queue) = name(key);
                 let slices = payloads.iter().map(Vec::as_slice);
-                let answer = self.engine.push(now_ms, tenant, queue, NAMES[partition], slices, &mut inbox);
+                let answer = self.engine.push(now_ms, tenant, queue, NAMES[partition], slices, &mut outcome);
                 let engine = &self.engine;
-                let expected = self.model.push(key, partition, &payloads, &|key| exists(engine, key));
+                let expected = self.model.push(key, partition, &payloads, None, &|key| exists(engine, key));
                 assert_eq!(answer, expected);
                 used = (answer.is_ok() && !payloads.is_empty()).then_some(key);
             }
@@ -282,14 +331,14 @@ impl World {
                     auto_ack,
                     wait_ms,
                 };
-                let answer = self.engine.pop(now_ms, &request, WaiterId(id), &mut inbox);
+                let answer = self.engine.pop(now_ms, &request, WaiterId(id), &mut outcome);
                 let parks_on = partition.filter(|_| wait_ms > 0);
                 let engine = &self.engine;
                 let group_uid = match self.model.enter(key, group, parks_on, &|key| exists(engine, key)) {
                     Ok(uid) => uid,
                     Err(error) => {
                         assert_eq!(answer, Err(error));
-                        self.finish(None, inbox);
+                        self.finish(None, outcome);
                         return;
                     }
                 };
@@ -311,21 +360,46 @@ impl World {
                     });
                     match answer {
                         Popped::Parked(park) => {
-                            assert!(inbox.0.iter().all(|(to, _, _)| *to != id));
+                            assert!(outcome.popped.iter().all(|(to, _, _)| *to != id));
                             self.parks.push((park, id));
                         }
-                        Popped::Delivered => assert!(inbox.0.iter().any(|(to, _, _)| *to == id)),
+                        Popped::Delivered => assert!(outcome.popped.iter().any(|(to, _, _)| *to == id)),
                         Popped::Empty => panic!("a waiting pop is parked"),
                     }
                 } else if available.is_empty() {
                     assert_eq!(answer, Popped::Empty);
                 } else {
                     assert_eq!(answer, Popped::Delivered);
-                    let (to, got, claim) = inbox.0.remove(0);
+                    let (to, got, claim) = outcome.popped.remove(0);
                     let expected = self.model.take(key, group_uid, partition, batch as usize, auto_ack);
                     assert_eq!((to, &got), (id, &expected));
                     self.remember(key, group_uid, auto_ack, &got, claim);
                 }
+            }
+            Operation::Request { key, partition, payload, name, wait_ms } => {
+                used = self.request(key, partition, payload, name, wait_ms, &mut outcome).then_some(key);
+            }
+            Operation::Reply { tenant, to, payloads } => {
+                let slices = payloads.iter().map(Vec::as_slice);
+                let address = match to {
+                    ReplyTo::Minted(inbox) => InboxAddress::Minted(inbox),
+                    ReplyTo::Chosen(name) => InboxAddress::Chosen(CHOSEN[name]),
+                };
+                self.engine.push_reply(now_ms, TENANTS[tenant], address, slices, &mut outcome);
+                let found = self.model.reply(payloads.len() as u64, |open| {
+                    open.tenant == tenant
+                        && match to {
+                            ReplyTo::Minted(id) => open.id == id,
+                            ReplyTo::Chosen(name) => open.name.as_deref() == Some(CHOSEN[name]),
+                        }
+                });
+                let expected = found.map(|open| (open.waiter, Some(payloads[0].clone())));
+                assert_eq!(std::mem::take(&mut outcome.replied), Vec::from_iter(expected));
+            }
+            Operation::Close(id) => {
+                let at = self.model.inboxes.iter().position(|open| open.id == id);
+                let closed = at.map(|at| WaiterId(self.model.inboxes.swap_remove(at).waiter));
+                assert_eq!(self.engine.close_inbox(id), closed);
             }
             Operation::Cancel { park, waiter } => {
                 let at = self.model.waiters.iter().position(|known| known.id == waiter);
@@ -345,32 +419,32 @@ impl World {
             }
             Operation::GiveBack(at) => {
                 let (claim, handed) = self.claims.swap_remove(at);
-                self.engine.give_back(now_ms, claim, &mut inbox);
+                self.engine.give_back(now_ms, claim, &mut outcome);
                 self.model.give_back(&handed);
             }
             Operation::Ack { key, group, partition, sequence, attempts, status } => {
                 let (tenant, queue) = name(key);
                 let mut id = MessageId { epoch: EPOCH, partition: NAMES[partition], sequence, attempts };
                 let group_name = GROUPS[group];
-                let answer = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut inbox);
+                let answer = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut outcome);
                 assert_eq!(answer, self.model.ack(key, group, partition, sequence, attempts, status));
                 id.epoch += 1;
-                let stale = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut inbox);
+                let stale = self.engine.ack(now_ms, tenant, queue, group_name, &id.to_string(), status, &mut outcome);
                 assert_eq!(stale, AckOutcome::Stale);
             }
             Operation::Configure { key, options } => {
                 let (tenant, queue) = name(key);
-                let answer = self.engine.configure(now_ms, tenant, queue, options, &mut inbox);
+                let answer = self.engine.configure(now_ms, tenant, queue, options, &mut outcome);
                 let engine = &self.engine;
                 assert_eq!(answer.is_ok(), self.model.configure(key, &options, &|key| exists(engine, key)));
             }
             Operation::Reset(key) => {
                 let (tenant, queue) = name(key);
-                assert_eq!(self.engine.reset(now_ms, tenant, queue, &mut inbox), self.model.reset(key));
+                assert_eq!(self.engine.reset(now_ms, tenant, queue, &mut outcome), self.model.reset(key));
             }
             Operation::Delete(key) => {
                 let (tenant, queue) = name(key);
-                let answer = self.engine.delete(now_ms, tenant, queue, &mut inbox);
+                let answer = self.engine.delete(now_ms, tenant, queue, &mut outcome);
                 assert_eq!((answer.deleted, answer.declared), self.model.delete(key));
             }
             Operation::MemoryLimit(bytes) => {
@@ -382,14 +456,20 @@ impl World {
                 self.model.queue_limit = queues;
             }
             Operation::Release => {
-                self.engine.release_waiters(&mut inbox);
-                assert_eq!(inbox.0.len(), self.model.waiters.len());
-                for (waiter, got, _) in std::mem::take(&mut inbox.0) {
+                self.engine.release_waiters(&mut outcome);
+                assert_eq!(outcome.popped.len(), self.model.waiters.len());
+                for (waiter, got, _) in std::mem::take(&mut outcome.popped) {
                     assert!(got.is_empty());
                     let at = self.model.waiters.iter().position(|known| known.id == waiter);
                     self.model.leave(at.expect("a released pop was parked"));
                 }
                 self.parks.clear();
+                assert!(outcome.replied.iter().all(|(_, reply)| reply.is_none()));
+                let mut told: Vec<u64> = outcome.replied.drain(..).map(|(waiter, _)| waiter).collect();
+                told.sort_unstable();
+                let mut expected: Vec<u64> = self.model.inboxes.drain(..).map(|open| open.waiter).collect();
+                expected.sort_unstable();
+                assert_eq!(told, expected);
             }
             Operation::Advance(by_ms) => {
                 for _ in 0..by_ms {
@@ -398,28 +478,75 @@ impl World {
                 }
             }
         }
-        self.finish(used, inbox);
+        self.finish(used, outcome);
+    }
+
+    /// Opens an outcome and pushes what asks for its reply. Whether that was pushed.
+    fn request(
+        &mut self,
+        key: (usize, usize),
+        partition: usize,
+        payload: Vec<u8>,
+        name: Option<usize>,
+        wait_ms: u64,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let now_ms = self.model.now_ms;
+        let (tenant, queue) = (TENANTS[key.0], QUEUES[key.1]);
+        let name = name.map(|name| CHOSEN[name]);
+        self.waiters += 1;
+        let waiter = self.waiters;
+        let opened = self.engine.open_inbox(now_ms, tenant, name, wait_ms, WaiterId(waiter));
+        let taken = |open: &Inbox| name.is_some() && open.tenant == key.0 && open.name.as_deref() == name;
+        assert_eq!(opened.is_err(), self.model.inboxes.iter().any(taken));
+        let Ok(id) = opened else { return false };
+        assert!(!self.opened.contains(&id), "an id is never used again");
+        let minted = Minted { epoch: EPOCH, shard: 0, inbox: id }.to_string();
+        let reply_to = name.unwrap_or(&minted);
+        let name = name.map(str::to_owned);
+        self.model.inboxes.push(Inbox { id, tenant: key.0, name, waiter, deadline_ms: now_ms + wait_ms });
+        let answer = self.engine.push_request(now_ms, tenant, queue, NAMES[partition], &payload, reply_to, outcome);
+        let engine = &self.engine;
+        let exists = |key| exists(engine, key);
+        assert_eq!(answer, self.model.push(key, partition, &[payload], Some(reply_to), &exists));
+        if answer.is_err() {
+            assert_eq!(self.engine.close_inbox(id), Some(WaiterId(waiter)));
+            self.model.inboxes.pop();
+            return false;
+        }
+        self.opened.push_back(id);
+        if self.opened.len() > 12 {
+            self.opened.pop_front();
+        }
+        true
     }
 
     /// What the caller does when the clock reaches the engine's next deadline.
     fn turn(&mut self, force: bool) {
         let now_ms = self.model.now_ms;
-        let mut inbox = Inbox::default();
+        let mut outcome = Outcome::default();
         if force || self.engine.next_deadline_ms().is_some_and(|at_ms| at_ms <= now_ms) {
-            assert!(!self.engine.advance(now_ms, usize::MAX, &mut inbox));
+            assert!(!self.engine.advance(now_ms, usize::MAX, &mut outcome));
         }
         self.model.tick();
         self.model.note(None);
-        self.finish(None, inbox);
+        for (waiter, reply) in outcome.replied.drain(..) {
+            assert_eq!(reply, None);
+            let at = self.model.inboxes.iter().position(|open| open.waiter == waiter).expect("it was open");
+            assert!(self.model.inboxes.swap_remove(at).deadline_ms <= now_ms, "sent away before its time");
+        }
+        self.finish(None, outcome);
         self.model.collect();
         let late = self.model.waiters.iter().find(|waiter| waiter.deadline_ms <= now_ms);
         assert!(late.is_none(), "a pop waits past its timeout");
+        assert!(self.model.inboxes.iter().all(|open| open.deadline_ms > now_ms), "a request waits past its timeout");
         assert_eq!(self.engine.stats(), self.model.stats(), "at {now_ms} ms");
     }
 
     /// Checks what the engine handed to parked pops, in the order in which it did.
-    fn finish(&mut self, used: Option<(usize, usize)>, inbox: Inbox) {
-        for (id, got, claim) in inbox.0 {
+    fn finish(&mut self, used: Option<(usize, usize)>, outcome: Outcome) {
+        assert!(outcome.replied.is_empty(), "a reply that nobody pushed");
+        for (id, got, claim) in outcome.popped {
             self.parks.retain(|known| known.1 != id);
             let at = self.model.waiters.iter().position(|waiter| waiter.id == id).expect("it was parked");
             let available = self.model.available_for(at);
@@ -450,13 +577,13 @@ impl World {
         let queue = self.model.find(key).expect("a delivery's queue is there");
         let known = self.model.queues[queue].groups.iter().find(|known| known.uid == group);
         let name = known.expect("a delivery's group is there").name;
-        for &(partition, sequence, attempts, _) in got {
+        for &(partition, sequence, attempts, ..) in got {
             self.seen.push_back(Seen { key, group: name, partition, sequence, attempts });
         }
         while self.seen.len() > 30 {
             self.seen.pop_front();
         }
-        let items = got.iter().map(|&(_, sequence, attempts, _)| (sequence, attempts)).collect();
+        let items = got.iter().map(|&(_, sequence, attempts, ..)| (sequence, attempts)).collect();
         let claim = claim.expect("a delivery with messages has a claim");
         self.claims.push((claim, Handed { key, group, auto_ack, items }));
     }
