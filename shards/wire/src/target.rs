@@ -126,7 +126,7 @@ pub const TIMEOUT_DEFAULT_MS: u64 = 30_000;
 /// The longest wait of a pop, in milliseconds; a larger `timeout` counts as this.
 pub const TIMEOUT_MAX_MS: u64 = 300_000;
 
-/// The query of a pop.
+/// What a pop asks for, in its query or in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PopQuery<'a> {
     /// The queue's name.
@@ -173,12 +173,22 @@ impl<'a> PopQuery<'a> {
             queue: queue.ok_or(missing)?,
             partition,
             group,
-            batch: batch.map_or(1, |batch| u32::try_from(batch).unwrap_or(BATCH_MAX).min(BATCH_MAX)),
+            batch: batch_in_force(batch),
             wait: wait.unwrap_or(false),
-            timeout_ms: timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS).min(TIMEOUT_MAX_MS),
+            timeout_ms: timeout_in_force(timeout_ms),
             auto_ack: auto_ack.unwrap_or(false),
         })
     }
+}
+
+/// The batch of a pop that asks for this many.
+pub(crate) fn batch_in_force(asked: Option<u64>) -> u32 {
+    asked.map_or(1, |batch| u32::try_from(batch).unwrap_or(BATCH_MAX).min(BATCH_MAX))
+}
+
+/// How long a pop or a request waits that asks for this long, in milliseconds.
+pub(crate) fn timeout_in_force(asked_ms: Option<u64>) -> u64 {
+    asked_ms.unwrap_or(TIMEOUT_DEFAULT_MS).min(TIMEOUT_MAX_MS)
 }
 
 fn once<T>(place: &mut Option<T>, parameter: &'static str, value: T) -> Result<(), BodyError> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::BodyError;
-use super::fields::{self, Body, required};
+use super::fields::{self, required};
 use crate::json::{JsonError, RawString, Scanner};
 
 /// An ack call. Owned, for it may cross to the shard that has the queue.
@@ -31,9 +31,14 @@ pub struct Ack {
 /// # Errors
 /// [`BodyError`]. `depth_max` bounds the nesting of ignored members.
 pub fn parse_ack(body: &[u8], depth_max: u32) -> Result<AckBody, BodyError> {
+    fields::body(body, depth_max, |scanner| read_ack(scanner, depth_max))
+}
+
+/// Reads the object that an ack call is.
+pub(super) fn read_ack(scanner: &mut Scanner<'_>, depth_max: u32) -> Result<Result<AckBody, BodyError>, JsonError> {
     let (mut queue, mut group, mut listed) = (Ok(None), Ok(None), Ok(None));
     let mut acks = Vec::new();
-    Body::open(body, depth_max)?.members(|scanner, key| {
+    fields::members(scanner, depth_max, |scanner, key| {
         if key.is("queue") {
             queue = fields::name(scanner, "queue", depth_max)?;
         } else if key.is("group") {
@@ -48,10 +53,12 @@ pub fn parse_ack(body: &[u8], depth_max: u32) -> Result<AckBody, BodyError> {
         }
         Ok(true)
     })?;
-    let queue = required(queue, "queue", "a string")?.into_owned();
-    let group = group?.map(Cow::into_owned);
-    required(listed, "acks", "an array of objects")?;
-    Ok(AckBody { queue, group, acks })
+    Ok((|| {
+        let queue = required(queue, "queue", "a string")?.into_owned();
+        let group = group?.map(Cow::into_owned);
+        required(listed, "acks", "an array of objects")?;
+        Ok(AckBody { queue, group, acks })
+    })())
 }
 
 fn ack(scanner: &mut Scanner<'_>, index: usize, depth_max: u32) -> Result<Result<Ack, BodyError>, JsonError> {

@@ -6,7 +6,7 @@
 //! what the node's ceilings make of a number is for the engine to say.
 
 use super::BodyError;
-use super::fields::{self, Body, Member, required};
+use super::fields::{self, Least, Member, required};
 use crate::json::{JsonError, RawString, Scanner};
 
 /// The options that exist, for the message to whoever names another.
@@ -73,17 +73,20 @@ pub struct WindowBuffer {
 /// `depth_max` bounds the nesting of ignored members.
 pub fn parse_configure(body: &[u8], depth_max: u32) -> Result<ConfigureBody, BodyError> {
     let (mut queue, mut options, mut options_text) = (Ok(None), Ok(None), None);
-    Body::open(body, depth_max)?.members(|scanner, key| {
-        if key.is("queue") {
-            queue = fields::name(scanner, "queue", depth_max)?;
-        } else if key.is("options") {
-            let start = scanner.offset();
-            options = read_options(scanner, depth_max)?;
-            options_text = Some(start..scanner.offset());
-        } else {
-            return Ok(false);
-        }
-        Ok(true)
+    fields::body(body, depth_max, |scanner| {
+        fields::members(scanner, depth_max, |scanner, key| {
+            if key.is("queue") {
+                queue = fields::name(scanner, "queue", depth_max)?;
+            } else if key.is("options") {
+                let start = scanner.offset();
+                options = read_options(scanner, depth_max)?;
+                options_text = Some(start..scanner.offset());
+            } else {
+                return Ok(false);
+            }
+            Ok(true)
+        })
+        .map(Ok)
     })?;
     let queue = required(queue, "queue", "a string")?.into_owned();
     let (options, options_text) = match (options?, options_text) {
@@ -114,7 +117,7 @@ fn read_options(scanner: &mut Scanner<'_>, depth_max: u32) -> Result<Member<Opti
     let (mut retry_limit, mut window_buffer) = (Ok(None), Ok(None));
     let mut unknown = Ok(());
     scanner.members(|scanner, key| {
-        let mut read = |field| integer(scanner, field, depth_max);
+        let mut read = |field| fields::integer(scanner, field, depth_max, Least::Zero);
         if key.is("maxBytes") {
             max_bytes = read("options.maxBytes")?;
         } else if key.is("maxLength") {
@@ -156,9 +159,9 @@ fn read_window_buffer(scanner: &mut Scanner<'_>, depth_max: u32) -> Result<Membe
     let (mut ms, mut count, mut unknown) = (Ok(None), Ok(None), Ok(()));
     scanner.members(|scanner, key| {
         if key.is("ms") {
-            ms = integer(scanner, "options.windowBuffer.ms", depth_max)?;
+            ms = fields::integer(scanner, "options.windowBuffer.ms", depth_max, Least::Zero)?;
         } else if key.is("count") {
-            count = integer(scanner, "options.windowBuffer.count", depth_max)?;
+            count = fields::integer(scanner, "options.windowBuffer.count", depth_max, Least::Zero)?;
         } else {
             unknown = Err(unknown_option(key, WINDOW_BUFFER_OPTIONS));
             scanner.value(depth_max)?;
@@ -182,17 +185,6 @@ fn read_policy(scanner: &mut Scanner<'_>, depth_max: u32) -> Result<Member<Polic
 }
 
 /// Reads a non-negative integer, spelled with digits alone.
-fn integer(scanner: &mut Scanner<'_>, field: &'static str, depth_max: u32) -> Result<Member<u64>, JsonError> {
-    let span = scanner.value(depth_max)?;
-    Ok(match scanner.text(span) {
-        "null" => Ok(None),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().map(Some).map_err(|_| wrong(field, "an integer below 18446744073709551616"))
-        }
-        _ => Err(wrong(field, "a non-negative integer")),
-    })
-}
-
 fn wrong(field: &'static str, expected: &'static str) -> BodyError {
     BodyError::Wrong { field: field.into(), expected }
 }
@@ -267,17 +259,17 @@ mod tests {
         for value in ["1.5", "1.0", "-1", "-0", "\"3\"", "1e2", "true", "[]", "{}"] {
             assert_eq!(
                 message(&format!(r#"{{"ttlSeconds":{value}}}"#)),
-                "`options.ttlSeconds` must be a non-negative integer",
+                "`options.ttlSeconds` must be a non-negative integer of at most 64 bits",
                 "{value}"
             );
         }
         assert_eq!(
             message(r#"{"maxBytes":18446744073709551616}"#),
-            "`options.maxBytes` must be an integer below 18446744073709551616"
+            "`options.maxBytes` must be a non-negative integer of at most 64 bits"
         );
         assert_eq!(
             message(r#"{"windowBuffer":{"ms":1.5}}"#),
-            "`options.windowBuffer.ms` must be a non-negative integer"
+            "`options.windowBuffer.ms` must be a non-negative integer of at most 64 bits"
         );
     }
 

@@ -41,6 +41,14 @@ pub enum BodyError {
         /// The rule that it breaks.
         fault: NameError,
     },
+    /// A fault inside one part of a body.
+    #[error("in `{part}`: {fault}")]
+    In {
+        /// The part's name, with its index where there are several.
+        part: Cow<'static, str>,
+        /// What is wrong in it.
+        fault: Box<BodyError>,
+    },
     /// More messages or acks than one call takes.
     #[error("`{field}` has more than {ITEMS_MAX} elements")]
     TooMany {
@@ -76,7 +84,13 @@ impl BodyError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Json(_) => "bad_request",
+            Self::In { fault, .. } => fault.code(),
             _ => "ephemeral_bad_request",
         }
+    }
+
+    /// The same fault, found inside a part.
+    pub(super) fn of_part(self, part: Cow<'static, str>) -> Self {
+        Self::In { part, fault: Box::new(self) }
     }
 }

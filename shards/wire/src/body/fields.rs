@@ -14,38 +14,99 @@ use crate::name::{self, NameError};
 /// A member as far as it was read: `None` if absent or null.
 pub(super) type Member<T> = Result<Option<T>, BodyError>;
 
-/// A body that has begun as a JSON object.
-pub(super) struct Body<'a> {
-    scanner: Scanner<'a>,
+/// Reads a body that is one JSON object. `object` is called where it begins, and steps over it.
+pub(super) fn body<'a, T>(
+    body: &'a [u8],
     depth_max: u32,
+    object: impl FnOnce(&mut Scanner<'a>) -> Result<Result<T, BodyError>, JsonError>,
+) -> Result<T, BodyError> {
+    let mut scanner = Scanner::new(body)?;
+    let read = if scanner.peek() == Some(b'{') {
+        object(&mut scanner)?
+    } else {
+        // It is no JSON, or else no object.
+        scanner.value(depth_max)?;
+        Err(BodyError::NotAnObject)
+    };
+    scanner.end()?;
+    read
 }
 
-impl<'a> Body<'a> {
-    pub(super) fn open(body: &'a [u8], depth_max: u32) -> Result<Self, BodyError> {
-        let mut scanner = Scanner::new(body)?;
-        if scanner.peek() != Some(b'{') {
-            // It is no JSON, or else no object.
+/// Walks over the members of the object that begins here. `member` returns false for a key that
+/// it does not know; its value is then checked and ignored.
+pub(super) fn members<'a>(
+    scanner: &mut Scanner<'a>,
+    depth_max: u32,
+    mut member: impl FnMut(&mut Scanner<'a>, RawString<'a>) -> Result<bool, JsonError>,
+) -> Result<(), JsonError> {
+    scanner.members(|scanner, key| {
+        if !member(scanner, key)? {
             scanner.value(depth_max)?;
-            scanner.end()?;
-            return Err(BodyError::NotAnObject);
         }
-        Ok(Self { scanner, depth_max })
-    }
+        Ok(())
+    })
+}
 
-    /// Walks over the members, up to the end of the body. `member` returns false for a key that
-    /// it does not know; its value is then checked and ignored.
-    pub(super) fn members(
-        mut self,
-        mut member: impl FnMut(&mut Scanner<'a>, RawString<'a>) -> Result<bool, JsonError>,
-    ) -> Result<(), BodyError> {
-        let depth_max = self.depth_max;
-        self.scanner.members(|scanner, key| {
-            if !member(scanner, key)? {
-                scanner.value(depth_max)?;
-            }
-            Ok(())
-        })?;
-        Ok(self.scanner.end()?)
+/// Reads a member that is an object of its own, a part of the body. A fault in it names the part.
+pub(super) fn part<'a, T>(
+    scanner: &mut Scanner<'a>,
+    field: &'static str,
+    depth_max: u32,
+    object: impl FnOnce(&mut Scanner<'a>) -> Result<Result<T, BodyError>, JsonError>,
+) -> Result<Member<T>, JsonError> {
+    if scanner.peek() != Some(b'{') {
+        return null_or(scanner, depth_max, || BodyError::Wrong { field: field.into(), expected: "an object" });
+    }
+    Ok(object(scanner)?.map(Some).map_err(|fault| fault.of_part(field.into())))
+}
+
+/// Reads a member that is true or false.
+pub(super) fn boolean(
+    scanner: &mut Scanner<'_>,
+    field: &'static str,
+    depth_max: u32,
+) -> Result<Member<bool>, JsonError> {
+    let span = scanner.value(depth_max)?;
+    Ok(match scanner.text(span) {
+        "true" => Ok(Some(true)),
+        "false" => Ok(Some(false)),
+        "null" => Ok(None),
+        _ => Err(BodyError::Wrong { field: field.into(), expected: "true or false" }),
+    })
+}
+
+/// Reads a member that is an integer from `least` on.
+pub(super) fn integer(
+    scanner: &mut Scanner<'_>,
+    field: &'static str,
+    depth_max: u32,
+    least: Least,
+) -> Result<Member<u64>, JsonError> {
+    let span = scanner.value(depth_max)?;
+    let text = scanner.text(span);
+    if text == "null" {
+        return Ok(Ok(None));
+    }
+    // A sign or a point, even of a number that is whole, is refused, as in a query.
+    Ok(match text.parse() {
+        Ok(value) if value >= least as u64 => Ok(Some(value)),
+        _ => Err(BodyError::Wrong { field: field.into(), expected: least.expected() }),
+    })
+}
+
+/// The smallest value of an integer.
+#[derive(Clone, Copy)]
+pub(super) enum Least {
+    Zero,
+    One,
+}
+
+impl Least {
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Zero => "a non-negative integer of at most 64 bits",
+            Self::One => "an integer from 1 on, of at most 64 bits",
+        }
     }
 }
 

@@ -11,15 +11,21 @@
 mod ack;
 mod configure;
 mod error;
+mod exchange;
 mod fields;
 mod push;
+mod request;
+
+use std::borrow::Cow;
 
 pub use ack::{Ack, AckBody, parse_ack};
 pub use configure::{ConfigureBody, Options, Policy, WindowBuffer, parse_configure, parse_options};
 pub use error::BodyError;
+pub use exchange::{ExchangeBody, ExchangePush, parse_exchange};
 pub use push::{PushBody, Span, parse_push};
+pub use request::{RequestBody, parse_request};
 
-use fields::{Body, required};
+use fields::required;
 
 /// The most messages of a push and the most acks of an ack.
 pub const ITEMS_MAX: usize = 10_000;
@@ -29,16 +35,18 @@ pub const ITEMS_MAX: usize = 10_000;
 /// # Errors
 /// [`BodyError`], as for the other bodies. `depth_max` bounds the nesting of ignored members.
 pub fn parse_reset(body: &[u8], depth_max: u32) -> Result<String, BodyError> {
-    let mut queue = Ok(None);
-    Body::open(body, depth_max)?.members(|scanner, key| {
-        if key.is("queue") {
-            queue = fields::name(scanner, "queue", depth_max)?;
-            Ok(true)
-        } else {
-            Ok(false)
-        }
-    })?;
-    Ok(required(queue, "queue", "a string")?.into_owned())
+    fields::body(body, depth_max, |scanner| {
+        let mut queue = Ok(None);
+        fields::members(scanner, depth_max, |scanner, key| {
+            if key.is("queue") {
+                queue = fields::name(scanner, "queue", depth_max)?;
+                Ok(true)
+            } else {
+                Ok(false)
+            }
+        })?;
+        Ok(required(queue, "queue", "a string").map(Cow::into_owned))
+    })
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::BodyError;
-use super::fields::{self, Body, required};
+use super::fields::{self, required};
 use crate::json::{JsonError, Scanner};
 
 /// The partition of a push that names none.
-const DEFAULT_PARTITION: &str = "Default";
+pub(super) const DEFAULT_PARTITION: &str = "Default";
 
 /// The place of a payload in its body: `body[start..end]` is the JSON text exactly as it was sent,
 /// without the white space around it.
@@ -49,15 +49,25 @@ pub struct PushBody<'a> {
 /// # Errors
 /// [`BodyError`]; `spans` then holds nothing of use.
 pub fn parse_push<'a>(body: &'a [u8], depth_max: u32, spans: &mut Vec<Span>) -> Result<PushBody<'a>, BodyError> {
-    let (mut queue, mut partition, mut messages) = (Ok(None), Ok(None), Ok(None));
     spans.clear();
-    Body::open(body, depth_max)?.members(|scanner, key| {
+    fields::body(body, depth_max, |scanner| read_push(scanner, depth_max, spans))
+}
+
+/// Reads the object that a push is. Its payloads' spans go behind those that are there.
+pub(super) fn read_push<'a>(
+    scanner: &mut Scanner<'a>,
+    depth_max: u32,
+    spans: &mut Vec<Span>,
+) -> Result<Result<PushBody<'a>, BodyError>, JsonError> {
+    let (mut queue, mut partition, mut messages) = (Ok(None), Ok(None), Ok(None));
+    let before = spans.len();
+    fields::members(scanner, depth_max, |scanner, key| {
         if key.is("queue") {
             queue = fields::name(scanner, "queue", depth_max)?;
         } else if key.is("partition") {
             partition = fields::name(scanner, "partition", depth_max)?;
         } else if key.is("messages") {
-            spans.clear();
+            spans.truncate(before);
             messages = fields::list(scanner, "messages", depth_max, |scanner, index| {
                 message(scanner, index, depth_max, spans)
             })?;
@@ -66,10 +76,12 @@ pub fn parse_push<'a>(body: &'a [u8], depth_max: u32, spans: &mut Vec<Span>) -> 
         }
         Ok(true)
     })?;
-    let queue = required(queue, "queue", "a string")?;
-    let partition = partition?.unwrap_or(Cow::Borrowed(DEFAULT_PARTITION));
-    required(messages, "messages", "an array of objects")?;
-    Ok(PushBody { queue, partition })
+    Ok((|| {
+        let queue = required(queue, "queue", "a string")?;
+        let partition = partition?.unwrap_or(Cow::Borrowed(DEFAULT_PARTITION));
+        required(messages, "messages", "an array of objects")?;
+        Ok(PushBody { queue, partition })
+    })())
 }
 
 fn message(
