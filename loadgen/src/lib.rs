@@ -3,6 +3,7 @@
 //! A [`Plan`] says what to send where, [`run`] does it on pinned executors, and an [`Outcome`] is what came of it. What
 //! people see (command line, files, progress, report, plots, SLAs) stands around these three.
 
+pub mod cli;
 pub mod outcome;
 pub mod plan;
 pub mod run;
