@@ -3,11 +3,11 @@
 mod axis;
 
 use plotters::{
-    coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
+    coord::{Shift, ranged1d::ValueFormatter},
     prelude::*,
 };
 
-use self::axis::{Decades, Nines};
+use self::axis::{Decades, Nines, Seconds};
 use super::{error::CliError, report::Report, table, units};
 
 /// Size of the picture in pixels.
@@ -23,6 +23,9 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 const FONT: &str = "sans-serif";
+/// Room for what stands beside a chart: the labels of latency, and the last label of the x axis.
+const MARGIN_LEFT: i32 = 76;
+const MARGIN_RIGHT: i32 = 36;
 const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(222, 222, 222);
 
@@ -56,16 +59,24 @@ fn draw(text: &mut String, reports: &[(String, Report)]) -> Drawn {
     root.fill(&WHITE)?;
     let root = root.margin(12, 12, 12, 12);
     let (heading, charts) = root.split_vertically(44);
-    let title = match reports {
-        [(_, report)] => table::headline(report),
-        _ => reports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-    };
-    heading.draw_text(&title, &(FONT, 17).into_text_style(&heading).color(&INK), (8, 6))?;
+    heading.draw_text(&title(reports), &(FONT, 17).into_text_style(&heading).color(&INK), (8, 6))?;
     heading.draw_text(&subtitle(reports), &(FONT, 13).into_text_style(&heading).color(&INK.mix(0.7)), (8, 27))?;
-    let (upper, lower) = charts.split_vertically(440);
+    let (upper, lower) = charts.split_vertically(446);
+    let lower = lower.margin(14, 0, 0, 0);
     percentile_chart(&upper, reports)?;
     time_chart(&lower, reports)?;
     root.present()
+}
+
+/// What was run: all of it if it is one run, else the scenario and the names.
+fn title(reports: &[(String, Report)]) -> String {
+    let [(_, first), others @ ..] = reports else { return String::new() };
+    let names = reports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    match others {
+        [] => table::headline(first),
+        _ if others.iter().all(|(_, other)| other.scenario == first.scenario) => format!("{}: {names}", first.scenario),
+        _ => names,
+    }
 }
 
 /// What explains the figures: the machine, the commit, and what a reader must know of the pacing.
@@ -118,52 +129,70 @@ fn time_chart(area: &Area, reports: &[(String, Report)]) -> Drawn {
             ("p99 over time, each second", curves.collect())
         }
     };
-    let last = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(2.0, f64::max);
-    chart(area, caption, "second", RangedCoordf64::from(1.0..last), &curves)
+    let x = Seconds::up_to(curves.iter().flat_map(|curve| &curve.points).map(|point| point.0));
+    chart(area, caption, "second", x, &curves)
 }
 
-/// A chart with latency on its y axis.
+/// A chart with latency on its y axis, under its caption and legend.
 fn chart<X>(area: &Area, caption: &str, x_label: &str, x: X, curves: &[Curve]) -> Drawn
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
+    let (_, area) = area.split_vertically(head(area, caption, curves)?);
     let y = Decades::around(curves.iter().flat_map(|curve| &curve.points).map(|point| point.1));
-    let mut chart = ChartBuilder::on(area)
-        .caption(caption, (FONT, 16).into_text_style(area).color(&INK))
-        .margin_right(24)
-        .x_label_area_size(44)
-        .y_label_area_size(76)
+    let mut chart = ChartBuilder::on(&area)
+        .margin_right(MARGIN_RIGHT)
+        .x_label_area_size(50)
+        .y_label_area_size(MARGIN_LEFT)
         .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
         .x_desc(x_label)
         .y_desc("latency")
-        .axis_desc_style((FONT, 14).into_text_style(area).color(&INK))
-        .label_style((FONT, 13).into_text_style(area).color(&INK))
+        .axis_desc_style((FONT, 14).into_text_style(&area).color(&INK))
+        .label_style((FONT, 13).into_text_style(&area).color(&INK))
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
-        .x_labels(12)
         .draw()?;
-    for Curve { label, colour, points } in curves {
-        let stroke = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), stroke))?
-            .label(label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], stroke));
+    for Curve { colour, points, .. } in curves {
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
         // A run of a second is a point, not a line.
         if let [point] = points.as_slice() {
             chart.draw_series([Circle::new(*point, 3, colour.filled())])?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .margin(12)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font((FONT, 14).into_text_style(area).color(&INK))
-        .draw()
+    Ok(())
+}
+
+/// Draws a chart's caption, and its legend beside it, where it can cover no curve. Returns how high they are.
+fn head(area: &Area, caption: &str, curves: &[Curve]) -> Result<u32, DrawingAreaErrorKind<std::io::Error>> {
+    const ROW: i32 = 22;
+    const DASH: i32 = 22;
+    const GAP: i32 = 8;
+    let captions = (FONT, 17).into_text_style(area).color(&INK);
+    let labels = (FONT, 14).into_text_style(area).color(&INK);
+    // Without a font at hand text is measured roughly, and some fonts run wider.
+    let width = |text: &str, style: &TextStyle| {
+        let (width, _) = area.estimate_text_size(text, style)?;
+        Ok::<_, DrawingAreaErrorKind<std::io::Error>>((f64::from(width) * 1.25) as i32)
+    };
+    let (area_width, _) = area.dim_in_pixel();
+    let right = area_width as i32 - MARGIN_RIGHT;
+    area.draw_text(caption, &captions, (MARGIN_LEFT, 2))?;
+    let left = MARGIN_LEFT + width(caption, &captions)? + 3 * GAP;
+    let (mut x, mut y) = (left, 2);
+    for Curve { label, colour, .. } in curves {
+        let entry = DASH + GAP + width(label, &labels)? + 2 * GAP;
+        if x > left && x + entry > right {
+            (x, y) = (left, y + ROW);
+        }
+        let dash = [(x, y + ROW / 2 - 2), (x + DASH, y + ROW / 2 - 2)];
+        area.draw(&PathElement::new(dash, colour.stroke_width(3)))?;
+        area.draw_text(label, &labels, (x + DASH + GAP, y + 2))?;
+        x += entry;
+    }
+    Ok((y + ROW + GAP) as u32)
 }
 
 #[cfg(test)]
@@ -182,7 +211,9 @@ mod tests {
     #[test]
     fn several_reports_have_a_curve_each_in_a_colour_of_its_own() {
         let svg = svg(&[("ours".into(), example()), ("theirs".into(), example())]).unwrap();
-        for text in ["ours (queen, 50.0/s)", "theirs (queen, 50.0/s)", "#0072B2", "#D55E00"] {
+        for text in
+            ["ours (queen, 50.0/s)", "theirs (queen, 50.0/s)", "request-reply: ours, theirs", "#0072B2", "#D55E00"]
+        {
             assert!(svg.contains(text), "{text} in {svg}");
         }
     }

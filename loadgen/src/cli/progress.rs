@@ -111,6 +111,6 @@ mod tests {
             p99_ns: 900_000,
             p999_ns: 2_500_000,
         };
-        assert_eq!(line(&snapshot, ten), "2.0/10.0 s  1,000.0/s  p50 120 µs  p99 900 µs  p99.9 2.50 ms  errors 1");
+        assert_eq!(line(&snapshot, ten), "2.0/10.0 s  1,000/s  p50 120 µs  p99 900 µs  p99.9 2.50 ms  errors 1");
     }
 }

@@ -20,10 +20,9 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A rate a second: `1,234.5/s`.
+/// A rate a second: `99.5/s`, `1,234/s`.
 pub fn rate(per_s: f64) -> String {
-    let tenths = (per_s * 10.0).round() as u64;
-    format!("{}.{}/s", count(tenths / 10), tenths % 10)
+    if per_s < 999.95 { format!("{per_s:.1}/s") } else { format!("{}/s", count(per_s.round() as u64)) }
 }
 
 /// A number with its thousands apart: `1,234,567`.
@@ -52,7 +51,7 @@ mod tests {
         assert_eq!(bytes(256.0), "256 B");
         assert_eq!(bytes(1536.0), "1.5 KiB");
         assert_eq!(bytes(12.5 * 1048576.0), "12.5 MiB");
-        assert_eq!(rate(1234.56), "1,234.6/s");
+        assert_eq!([rate(99.46), rate(999.96), rate(1234.56)], ["99.5/s", "1,000/s", "1,235/s"]);
         assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -42,6 +42,45 @@ impl ValueFormatter<f64> for Nines {
     }
 }
 
+/// Seconds since the measured part began, the first one being 1.
+pub struct Seconds {
+    last: f64,
+}
+
+impl Seconds {
+    /// From the first to the last of `seconds`.
+    pub fn up_to(seconds: impl Iterator<Item = f64>) -> Self {
+        Self { last: seconds.fold(2.0, f64::max) }
+    }
+}
+
+impl Ranged for Seconds {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, second: &f64, limit: (i32, i32)) -> i32 {
+        linear((second - 1.0) / (self.last - 1.0), limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        const LABELS_MAX: f64 = 20.0;
+        let step = lines().find(|step| *step >= 1.0 && self.last / step <= LABELS_MAX).unwrap_or(self.last);
+        // On whole multiples of the step: 10, 20, 30 and not 1, 11, 21.
+        let marks = (1..).map(|n| f64::from(n) * step);
+        marks.take_while(|second| *second <= self.last).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        1.0..self.last
+    }
+}
+
+impl ValueFormatter<f64> for Seconds {
+    fn format_ext(&self, second: &f64) -> String {
+        format!("{second:.0}")
+    }
+}
+
 /// Latency in microseconds, each decade as high as the last.
 pub struct Decades {
     /// Logarithms to base 10 of the ends.
@@ -49,12 +88,12 @@ pub struct Decades {
 }
 
 impl Decades {
-    /// Around all of `us`, out to the next line of 1, 2 and 5.
+    /// Around all of `us`, out to the next line of 1, 2 and 5, and a decade high at least.
     pub fn around(us: impl Iterator<Item = f64> + Clone) -> Self {
         let shortest = us.clone().fold(f64::INFINITY, f64::min).max(0.1);
         let longest = us.fold(shortest, f64::max);
         let below = lines().take_while(|line| *line <= shortest).last().unwrap_or(shortest);
-        let above = lines().find(|line| *line > longest).unwrap_or(longest);
+        let above = lines().find(|line| *line > longest && *line >= below * 9.9).unwrap_or(longest);
         Self { log: below.log10()..above.log10() }
     }
 }
@@ -127,6 +166,19 @@ mod tests {
         assert_eq!(labels(&axis), ["100 µs", "200 µs", "500 µs", "1 ms", "2 ms", "5 ms"]);
         assert_eq!(axis.map(&100.0, (500, 0)), 500);
         assert_eq!(axis.map(&5_000.0, (500, 0)), 0);
+    }
+
+    #[test]
+    fn seconds_are_marked_on_whole_steps() {
+        let up_to = |last| labels(&Seconds::up_to([last].into_iter()));
+        assert_eq!(up_to(5.0), ["1", "2", "3", "4", "5"]);
+        assert_eq!(up_to(100.0)[..3], ["5", "10", "15"]);
+        assert_eq!(up_to(3600.0).last().unwrap(), "3600");
+    }
+
+    #[test]
+    fn latencies_close_to_each_other_have_a_decade() {
+        assert_eq!(labels(&Decades::around([250.0, 300.0].into_iter())), ["200 µs", "500 µs", "1 ms", "2 ms"]);
     }
 
     #[test]
