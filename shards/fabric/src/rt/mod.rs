@@ -9,6 +9,7 @@ mod executor;
 mod net;
 mod notify;
 mod port;
+mod precise_timer;
 
 pub use alarm::{foreign, foreign_waker};
 pub use deadline::{Deadline, sleep, sleep_until};
@@ -16,3 +17,4 @@ pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_l
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
 pub use port::{ReservedPort, reserve_port};
+pub use precise_timer::{PreciseTimer, monotonic_ns};

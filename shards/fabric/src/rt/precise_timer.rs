@@ -1,0 +1,95 @@
+//! Waiting for a time to the microsecond.
+//!
+//! The runtime's own timers have ticks of 1 ms (see `deadline`), too coarse for what paces requests. This one is a
+//! `timerfd` that the executor polls like a socket: the kernel's high-resolution clock wakes it, late by the wake-up of
+//! the thread and by what the executor has in hand. Each change of the time is a system call, and each wake a few more:
+//! have one per executor for all that is due there, not one per task. For what a millisecond does not hurt there is
+//! [`Deadline`](super::Deadline).
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    task::{Context, Poll},
+};
+
+use glommio::io::{PollState, PollableFd};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Nanoseconds on `CLOCK_MONOTONIC`, the clock of [`PreciseTimer`]: the same in every process of the machine.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Neither is negative on this clock.
+    now.tv_sec.unsigned_abs() * NS_PER_S + now.tv_nsec.unsigned_abs()
+}
+
+/// A point in time on [`monotonic_ns`] that one task waits for, and moves at will. It is never early.
+pub struct PreciseTimer {
+    fd: PollableFd<OwnedFd>,
+    /// The poll of the descriptor that is under way; it outlives changes of the time.
+    poll: PollState,
+    at_ns: Option<u64>,
+}
+
+impl PreciseTimer {
+    /// Never, until it is set.
+    ///
+    /// # Errors
+    ///
+    /// Of `timerfd_create`: no descriptor is left.
+    ///
+    /// # Panics
+    ///
+    /// When called outside an executor.
+    pub fn new() -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        Ok(Self { fd: PollableFd::new(fd)?, poll: PollState::new(), at_ns: None })
+    }
+
+    /// Moves the time, earlier or later, or to never. A time that is past is ready at the next poll.
+    ///
+    /// # Errors
+    ///
+    /// Of `timerfd_settime`; none is known for a timer that could be made.
+    pub fn set(&mut self, at_ns: Option<u64>) -> io::Result<()> {
+        if self.at_ns == at_ns {
+            return Ok(());
+        }
+        self.at_ns = at_ns;
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The kernel reads zero as never, so that a time of zero becomes the next nanosecond.
+        let value = at_ns.map_or(never, |ns| {
+            let ns = ns.max(1);
+            let seconds = i64::try_from(ns / NS_PER_S).unwrap_or(i64::MAX);
+            Timespec { tv_sec: seconds, tv_nsec: (ns % NS_PER_S).cast_signed() }
+        });
+        let spec = Itimerspec { it_interval: never, it_value: value };
+        timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &spec)?;
+        Ok(())
+    }
+
+    /// Ready once the time has come; the timer is at never then. Until it has, the task is woken when it comes.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.fd.poll_readable(cx, &mut self.poll) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+            match rustix::io::read(self.fd.get_ref(), &mut [0_u8; 8]) {
+                Ok(_expirations) => {
+                    self.at_ns = None;
+                    return Poll::Ready(Ok(()));
+                }
+                // The time was moved after the descriptor had become readable: poll it anew.
+                Err(rustix::io::Errno::AGAIN) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+}
