@@ -4,9 +4,15 @@
 //! people see (command line, files, progress, report, plots, SLAs) stands around these three.
 
 pub mod cli;
+mod check;
+mod driver;
 pub mod outcome;
+mod payload;
 pub mod plan;
+mod random;
+mod recorder;
 pub mod run;
+mod schedule;
 
 pub use outcome::Outcome;
 pub use plan::Plan;

@@ -1,0 +1,347 @@
+//! Queen's ephemeral queues over HTTP, for any broker that has them.
+//!
+//! Requests are made of pieces that are rendered once. Answers are not parsed as JSON documents: what is looked for in
+//! them (`"payload":`, `"replyTo":`, `"pushed":`, `"code":`) can't stand anywhere else, since every name and every
+//! payload in them is one that we made, of letters and digits.
+
+use std::collections::VecDeque;
+
+use memchr::{memchr, memmem};
+
+use super::{
+    Batch, Bound, Driver, Event, Garbled, Owed, Place, Replies, Source, append_number, decimal_digits, http::Responses,
+    parse_number,
+};
+
+/// The longest wait that a broker takes, in milliseconds.
+const WAIT_MAX_MS: u64 = 300_000;
+
+/// Bytes of a queue that rejects: more than the run leaves in it, cut by the broker to what its node allows.
+const QUEUE_BYTES: u64 = 1 << 30;
+const QUEUE_LENGTH: u64 = 1_000_000;
+/// Messages that a queue keeps that is only pushed to.
+const KEPT_LENGTH: u64 = 10_000;
+
+/// What an answer belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// Something of which only the status counts.
+    Plain,
+    Push,
+    Pop,
+    Request,
+    Exchange,
+}
+
+/// One connection's end of it.
+pub(super) struct Queen {
+    /// From the end of the path to the value of the content length.
+    host: String,
+    push_head: Vec<u8>,
+    request_head: Vec<u8>,
+    exchange_head: Vec<u8>,
+    responses: Responses,
+    asked: VecDeque<Asked>,
+    finders: Finders,
+    /// A body whose length has to be known before it is appended.
+    body: Vec<u8>,
+}
+
+struct Finders {
+    payload: memmem::Finder<'static>,
+    reply_to: memmem::Finder<'static>,
+    pushed: memmem::Finder<'static>,
+    reply: memmem::Finder<'static>,
+    code: memmem::Finder<'static>,
+}
+
+impl Queen {
+    pub(super) fn new(host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            push_head: post_head("push", host),
+            request_head: post_head("request", host),
+            exchange_head: post_head("exchange", host),
+            responses: Responses::default(),
+            asked: VecDeque::new(),
+            finders: Finders {
+                payload: memmem::Finder::new(b"\"payload\":"),
+                reply_to: memmem::Finder::new(b"\"replyTo\":"),
+                pushed: memmem::Finder::new(b"\"pushed\":"),
+                reply: memmem::Finder::new(b"\"reply\":"),
+                code: memmem::Finder::new(b"\"code\":"),
+            },
+            body: Vec::new(),
+        }
+    }
+
+    fn owe(&mut self, asked: Asked) -> Owed {
+        self.asked.push_back(asked);
+        Owed::Answer
+    }
+
+    fn bare(&mut self, method_and_path: &str, out: &mut Vec<u8>) -> Owed {
+        out.extend_from_slice(format!("{method_and_path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host).as_bytes());
+        self.owe(Asked::Plain)
+    }
+}
+
+fn post_head(verb: &str, host: &str) -> Vec<u8> {
+    format!(
+        "POST /api/v1/ephemeral/{verb} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
+    )
+    .into_bytes()
+}
+
+const MESSAGE_BEGIN: &[u8] = b"{\"payload\":";
+const QUEUE_BEGIN: &[u8] = b"{\"queue\":\"";
+const PARTITION_BEGIN: &[u8] = b"\",\"partition\":\"p";
+const MESSAGES_BEGIN: &[u8] = b"\",\"messages\":[";
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
+impl Driver for Queen {
+    fn greet(&mut self, _out: &mut Vec<u8>) -> Owed {
+        self.asked.clear();
+        Owed::Nothing
+    }
+
+    fn probe(&mut self, out: &mut Vec<u8>) -> Owed {
+        self.bare("GET /api/v1/ephemeral/queues?limit=1", out)
+    }
+
+    fn declare(&mut self, queue: &str, bound: Bound, out: &mut Vec<u8>) -> Owed {
+        let (length, policy) = match bound {
+            Bound::DropOldest => (KEPT_LENGTH, "dropOldest"),
+            Bound::Reject => (QUEUE_LENGTH, "reject"),
+        };
+        let body = format!(
+            "{{\"queue\":\"{queue}\",\"options\":{{\"maxLength\":{length},\"maxBytes\":{QUEUE_BYTES},\"policy\":\"{policy}\"}}}}"
+        );
+        out.extend_from_slice(&post_head("configure", &self.host));
+        out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
+        self.owe(Asked::Plain)
+    }
+
+    fn remove(&mut self, queue: &str, _partitions: usize, out: &mut Vec<u8>) -> Owed {
+        self.bare(&format!("DELETE /api/v1/ephemeral/queue/{queue}"), out)
+    }
+
+    fn push(&mut self, to: Place<'_>, messages: &Batch, out: &mut Vec<u8>) -> Owed {
+        let partition_bytes =
+            to.partition.map_or(0, |partition| PARTITION_BEGIN.len() + decimal_digits(partition as u64));
+        // Each message with its braces and a comma but the last, whose place the closing "]}" takes with one more.
+        let body_bytes = QUEUE_BEGIN.len()
+            + to.queue.len()
+            + partition_bytes
+            + MESSAGES_BEGIN.len()
+            + messages.bytes()
+            + messages.len() * (MESSAGE_BEGIN.len() + 2)
+            + 1;
+        out.extend_from_slice(&self.push_head);
+        append_number(body_bytes as u64, out);
+        out.extend_from_slice(END_OF_HEAD);
+        let begin = out.len();
+        out.extend_from_slice(QUEUE_BEGIN);
+        out.extend_from_slice(to.queue.as_bytes());
+        if let Some(partition) = to.partition {
+            out.extend_from_slice(PARTITION_BEGIN);
+            append_number(partition as u64, out);
+        }
+        out.extend_from_slice(MESSAGES_BEGIN);
+        for (number, payload) in messages.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(MESSAGE_BEGIN);
+            out.extend_from_slice(payload);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+        debug_assert_eq!(out.len() - begin, body_bytes, "the content length is right");
+        self.owe(Asked::Push)
+    }
+
+    fn pop(&mut self, from: Source<'_>, max: usize, wait_ms: u64, out: &mut Vec<u8>) -> Owed {
+        out.extend_from_slice(b"GET /api/v1/ephemeral/pop?queue=");
+        out.extend_from_slice(from.queue.as_bytes());
+        if max > 1 {
+            out.extend_from_slice(b"&batch=");
+            append_number(max as u64, out);
+        }
+        if let Some(group) = from.group {
+            out.extend_from_slice(b"&group=g");
+            append_number(group as u64, out);
+        }
+        out.extend_from_slice(b"&wait=true&timeout=");
+        append_number(wait_ms.min(WAIT_MAX_MS), out);
+        out.extend_from_slice(b"&autoAck=true HTTP/1.1\r\nHost: ");
+        out.extend_from_slice(self.host.as_bytes());
+        out.extend_from_slice(END_OF_HEAD);
+        self.owe(Asked::Pop)
+    }
+
+    fn request(&mut self, queue: &str, payload: &[u8], timeout_ms: u64, out: &mut Vec<u8>) -> Owed {
+        const PAYLOAD: &[u8] = b"\",\"payload\":";
+        const TIMEOUT: &[u8] = b",\"timeout\":";
+        let timeout_ms = timeout_ms.min(WAIT_MAX_MS);
+        let body_bytes = QUEUE_BEGIN.len()
+            + queue.len()
+            + PAYLOAD.len()
+            + payload.len()
+            + TIMEOUT.len()
+            + decimal_digits(timeout_ms)
+            + 1;
+        out.extend_from_slice(&self.request_head);
+        append_number(body_bytes as u64, out);
+        out.extend_from_slice(END_OF_HEAD);
+        for piece in [QUEUE_BEGIN, queue.as_bytes(), PAYLOAD, payload, TIMEOUT] {
+            out.extend_from_slice(piece);
+        }
+        append_number(timeout_ms, out);
+        out.push(b'}');
+        self.owe(Asked::Request)
+    }
+
+    fn exchange(&mut self, replies: &Replies, from: Source<'_>, max: usize, wait_ms: u64, out: &mut Vec<u8>) -> Owed {
+        let body = &mut self.body;
+        body.clear();
+        body.push(b'{');
+        if !replies.is_empty() {
+            body.extend_from_slice(b"\"pushes\":[");
+            for (number, (name, payload)) in replies.iter().enumerate() {
+                if number > 0 {
+                    body.push(b',');
+                }
+                for piece in [QUEUE_BEGIN, name, MESSAGES_BEGIN, MESSAGE_BEGIN, payload, b"}]}"] {
+                    body.extend_from_slice(piece);
+                }
+            }
+            body.extend_from_slice(b"],");
+        }
+        body.extend_from_slice(b"\"pop\":{\"queue\":\"");
+        body.extend_from_slice(from.queue.as_bytes());
+        body.extend_from_slice(b"\",\"batch\":");
+        append_number(max as u64, body);
+        if let Some(group) = from.group {
+            body.extend_from_slice(b",\"group\":\"g");
+            append_number(group as u64, body);
+            body.push(b'"');
+        }
+        body.extend_from_slice(b",\"wait\":true,\"timeout\":");
+        append_number(wait_ms.min(WAIT_MAX_MS), body);
+        body.extend_from_slice(b",\"autoAck\":true}}");
+        out.extend_from_slice(&self.exchange_head);
+        append_number(self.body.len() as u64, out);
+        out.extend_from_slice(END_OF_HEAD);
+        out.extend_from_slice(&self.body);
+        self.owe(Asked::Exchange)
+    }
+
+    fn decode(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Garbled> {
+        let mut taken = 0;
+        while taken < input.len() {
+            let Some(response) = self.responses.cut(&input[taken..])? else { break };
+            taken += response.bytes;
+            if response.status == 100 {
+                continue;
+            }
+            let asked = self.asked.pop_front().ok_or(Garbled)?;
+            if !(200..300).contains(&response.status) {
+                let code = string_behind(&self.finders.code, response.body);
+                let code = code.and_then(|code| std::str::from_utf8(code).ok());
+                on(Event::Refused { code: code.unwrap_or_else(|| status_word(response.status)) });
+                continue;
+            }
+            on_success(&self.finders, asked, response.body, on);
+        }
+        Ok(taken)
+    }
+}
+
+fn on_success(finders: &Finders, asked: Asked, body: &[u8], on: &mut dyn FnMut(Event<'_>)) {
+    match asked {
+        Asked::Plain => on(Event::Answered { pushed: 0 }),
+        Asked::Push => on(Event::Answered { pushed: number_behind(&finders.pushed, body).unwrap_or(0) }),
+        Asked::Request => {
+            if let Some(at) = finders.reply.find(body) {
+                let value = body[at + finders.reply.needle().len()..].trim_ascii_start();
+                let value = value.strip_suffix(b"}").unwrap_or(value);
+                on(Event::Message { payload: value.trim_ascii_end(), reply_to: None });
+            }
+            on(Event::Answered { pushed: 0 });
+        }
+        Asked::Pop => {
+            on_messages(finders, body, on);
+            on(Event::Answered { pushed: 0 });
+        }
+        Asked::Exchange => {
+            for at in finders.code.find_iter(body) {
+                let code = quoted(&body[at + finders.code.needle().len()..]);
+                if let Some(code) = code.and_then(|code| std::str::from_utf8(code).ok()) {
+                    on(Event::PartRefused { code });
+                }
+            }
+            on_messages(finders, body, on);
+            on(Event::Answered { pushed: 0 });
+        }
+    }
+}
+
+/// Finds each message by its payload. Where its reply goes may stand before or behind that, in the same object: nothing
+/// of ours holds a brace.
+fn on_messages(finders: &Finders, body: &[u8], on: &mut dyn FnMut(Event<'_>)) {
+    let mut message_begin = 0;
+    while let Some(found) = finders.payload.find(&body[message_begin..]) {
+        let payload_begin = message_begin + found + finders.payload.needle().len();
+        let (payload, behind) = value(&body[payload_begin..]);
+        let payload_end = body.len() - behind.len();
+        let object_end = payload_end + memchr(b'}', behind).unwrap_or(behind.len());
+        let reply_to = string_behind(&finders.reply_to, &body[message_begin..payload_begin])
+            .or_else(|| string_behind(&finders.reply_to, &body[payload_end..object_end]));
+        on(Event::Message { payload, reply_to });
+        message_begin = object_end;
+    }
+}
+
+/// The value that `text` begins with, and what is behind it: a string with its quotes, which is all that we ever push,
+/// or, when something went wrong with it, whatever stands before the next comma or brace.
+fn value(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = match quoted(text) {
+        Some(inner) => inner.len() + 2,
+        None => text.iter().position(|byte| matches!(byte, b',' | b'}')).unwrap_or(text.len()),
+    };
+    text.split_at(end)
+}
+
+/// The inside of the string that `text` begins with.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let inner = text.trim_ascii_start().strip_prefix(b"\"")?;
+    memchr(b'"', inner).map(|end| &inner[..end])
+}
+
+fn string_behind<'a>(finder: &memmem::Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
+    let at = finder.find(text)?;
+    quoted(&text[at + finder.needle().len()..])
+}
+
+fn number_behind(finder: &memmem::Finder<'_>, text: &[u8]) -> Option<u64> {
+    let at = finder.find(text)?;
+    let text = text[at + finder.needle().len()..].trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    parse_number(&text[..digits])
+}
+
+fn status_word(status: u16) -> &'static str {
+    match status {
+        404 => "http_404",
+        405 => "http_405",
+        429 => "http_429",
+        400..500 => "http_4xx",
+        502 => "http_502",
+        503 => "http_503",
+        504 => "http_504",
+        500..600 => "http_5xx",
+        _ => "http_status",
+    }
+}
