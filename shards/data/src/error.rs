@@ -14,12 +14,16 @@ pub enum Code {
     EphemeralBadRequest,
     /// `x-queen-tenant` is not a UUID.
     BadTenant,
+    /// A queue's name is one of those that are kept for inboxes.
+    ReservedName,
     /// No such path.
     NoSuchRoute,
     /// The path exists, the method does not.
     MethodNotAllowed,
     /// The queue is not on this node.
     EphemeralQueueNotFound,
+    /// Another request waits at the inbox that the requester chose.
+    InboxInUse,
     /// A message is larger than its queue may ever hold.
     PayloadTooLarge,
     /// The queue's bounds are reached under `reject`.
@@ -34,6 +38,8 @@ pub enum Code {
     GroupLimit,
     /// The node holds as many waiting pops as it may.
     ParkedLimit,
+    /// No reply came in time.
+    NoReply,
     /// The node's memory for ephemeral messages is used up, or the store cannot be reached.
     EphemeralUnavailable,
     /// A lane, or the node's buffers, had no room.
@@ -45,9 +51,11 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::BadRequest, 400, "bad_request", None),
     (Code::EphemeralBadRequest, 400, "ephemeral_bad_request", None),
     (Code::BadTenant, 400, "bad_tenant", None),
+    (Code::ReservedName, 403, "reserved_name", None),
     (Code::NoSuchRoute, 404, "no_such_route", None),
     (Code::MethodNotAllowed, 405, "method_not_allowed", None),
     (Code::EphemeralQueueNotFound, 404, "ephemeral_queue_not_found", None),
+    (Code::InboxInUse, 409, "inbox_in_use", None),
     (Code::PayloadTooLarge, 413, "payload_too_large", None),
     (Code::QueueFull, 429, "queue_full", None),
     (Code::RateLimited, 429, "rate_limited", Some(1)),
@@ -55,6 +63,7 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::PartitionLimit, 429, "partition_limit", None),
     (Code::GroupLimit, 429, "group_limit", None),
     (Code::ParkedLimit, 429, "parked_limit", None),
+    (Code::NoReply, 504, "no_reply", None),
     (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
     (Code::Overloaded, 503, "overloaded", Some(1)),
 ];
@@ -93,6 +102,18 @@ pub struct ApiError {
 impl ApiError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    /// A name under `_inbox.` where a queue must stand.
+    pub(crate) fn reserved_name(queue: &str) -> Self {
+        Self::new(
+            Code::ReservedName,
+            format!("{queue:?} is an inbox: names under `_inbox.` can be pushed to, and nothing else"),
+        )
+    }
+
+    pub(crate) fn no_reply() -> Self {
+        Self::new(Code::NoReply, "No reply came in time; the request may still be served, its reply will be dropped")
     }
 
     pub(crate) fn overloaded(what: &str) -> Self {

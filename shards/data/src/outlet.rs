@@ -7,13 +7,17 @@ use queen_fabric::port::Port;
 use queen_wire::response::{append_json_string, append_u64};
 
 use crate::{
+    error::ApiError,
     protocol::{Answer, DataProtocol},
-    reply::Popped,
-    waiters::{AT_ONCE, Destination, Waiters},
+    reply::{Popped, Reply},
+    waiters::{AT_ONCE, Destination, Given, Waiters},
 };
 
 /// Bytes of a rendered message beside its payload and twice its partition: braces, keys, epoch, sequence, attempts.
 const MESSAGE_OVERHEAD_BYTES: usize = 96;
+
+/// How the answer to a request begins that got its reply.
+const REPLY_OPEN: &[u8] = b"{\"reply\":";
 
 /// The sink of every engine call of a shard.
 pub(crate) struct Outlet {
@@ -50,6 +54,16 @@ impl Outlet {
         &self.at_once
     }
 
+    /// Gives a waiter what it waited for.
+    pub(crate) fn give(&self, waiter: WaiterId, given: Given) {
+        let (destination, given) = self.waiters.borrow_mut().answer(waiter, given);
+        match (destination, given) {
+            (Destination::There(ticket), Some(given)) => self.port.answer(ticket, given.into()),
+            (Destination::Here(Some(waker)), _) => waker.wake(),
+            (Destination::Here(None), _) | (Destination::There(_), None) => {}
+        }
+    }
+
     /// `{"queue":…,"messages":[…]}`, every payload as it came in.
     fn render(&self, delivery: &Delivery<'_>, out: &mut Vec<u8>) {
         open(out, delivery.queue());
@@ -81,6 +95,10 @@ impl Outlet {
             append_u64(out, u64::from(message.attempts));
             out.extend_from_slice(b",\"payload\":");
             out.extend_from_slice(message.payload);
+            if let Some(inbox) = message.reply_to {
+                out.extend_from_slice(b",\"replyTo\":");
+                append_json_string(out, inbox);
+            }
             out.push(b'}');
         }
         out.extend_from_slice(b"]}");
@@ -110,12 +128,23 @@ impl Sink for &Outlet {
         }
         let mut body = Vec::new();
         self.render(&delivery, &mut body);
-        let popped = Popped { body, claim: delivery.take_claim() };
-        let (destination, popped) = self.waiters.borrow_mut().answer(waiter, popped);
-        match (destination, popped) {
-            (Destination::There(ticket), Some(popped)) => self.port.answer(ticket, Answer::Popped(Box::new(popped))),
-            (Destination::Here(Some(waker)), _) => waker.wake(),
-            (Destination::Here(None), _) | (Destination::There(_), None) => {}
+        self.give(waiter, Given::Popped(Popped { body, claim: delivery.take_claim() }));
+    }
+
+    fn reply(&mut self, waiter: WaiterId, reply: Option<&[u8]>) {
+        let reply = match reply {
+            Some(payload) => Reply::json(200, [REPLY_OPEN, payload, b"}"].concat()),
+            None => ApiError::no_reply().into(),
+        };
+        self.give(waiter, Given::Reply(reply));
+    }
+}
+
+impl From<Given> for Answer {
+    fn from(given: Given) -> Self {
+        match given {
+            Given::Popped(popped) => Self::Popped(Box::new(popped)),
+            Given::Reply(reply) => Self::Reply(Box::new(reply)),
         }
     }
 }

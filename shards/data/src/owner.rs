@@ -3,14 +3,18 @@
 //! Before a call that may need more memory or another queue, the shard draws on the node's budgets; after it, the
 //! timer learns when the engine wants to be called next.
 
-use queen_ephemeral::{AckStatus, Claim, Millis, ParkId, Pop, Popped as Outcome, TenantId, WaiterId};
+use queen_ephemeral::{
+    Claim, InboxAddress, Millis, Pop, Popped as Outcome, PushError, TenantId, WaiterId,
+    inbox::{self, Minted},
+};
 use queen_fabric::{ShardId, slice};
 use queen_wire::response::append_json_string;
 
 use crate::{
     error::ApiError,
-    protocol::{Piece, QueueKey, ScanAsk},
+    protocol::{AckAsk, Piece, QueueKey, ScanAsk},
     shard::Shard,
+    waiters::Place,
 };
 
 /// Bytes of bookkeeping that a push may add beside its messages: a new queue, partition and name.
@@ -23,8 +27,16 @@ const MESSAGE_RECORD_BYTES: u64 = 48;
 const SCAN_SLOTS: u32 = 2_000;
 
 impl Shard {
-    /// The data shard that owns a queue: the same on every shard and in every run.
+    /// The data shard that owns a queue: the same on every shard and in every run. An inbox that this node named is
+    /// where its name says.
     pub(crate) fn owner(&self, tenant: TenantId, queue: &str) -> ShardId {
+        if inbox::is_inbox(queue)
+            && let Some(minted) = Minted::parse(queue)
+            && minted.epoch == self.node.boot_epoch
+            && usize::from(minted.shard) < self.peers.shards()
+        {
+            return minted.shard;
+        }
         slice::owner(slice::slice(&tenant.0, queue), self.peers.shards())
     }
 
@@ -36,11 +48,54 @@ impl Shard {
         partition: &str,
         payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
     ) -> Result<(), ApiError> {
+        if inbox::is_inbox(queue) {
+            self.push_reply_here(now_ms, tenant, queue, payloads);
+            return Ok(());
+        }
         let bytes: u64 = payloads.clone().map(|payload| payload.len() as u64).sum();
         self.make_room(bytes + payloads.len() as u64 * MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
         let pushed = self.engine.borrow_mut().push(now_ms, tenant, queue, partition, payloads, &mut &self.outlet);
+        self.pushed(pushed, queue)
+    }
+
+    /// Pushes one message that names the inbox of its reply.
+    pub(crate) fn push_request_here(
+        &self,
+        now_ms: Millis,
+        tenant: TenantId,
+        queue: &str,
+        partition: &str,
+        payload: &[u8],
+        reply_to: &str,
+    ) -> Result<(), ApiError> {
+        self.make_room((payload.len() + reply_to.len()) as u64 + MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
+        let mut engine = self.engine.borrow_mut();
+        let pushed = engine.push_request(now_ms, tenant, queue, partition, payload, reply_to, &mut &self.outlet);
+        drop(engine);
+        self.pushed(pushed, queue)
+    }
+
+    fn pushed(&self, pushed: Result<(), PushError>, queue: &str) -> Result<(), ApiError> {
         self.timers.rearm(self);
         pushed.map_err(|error| ApiError::push(error, queue))
+    }
+
+    /// Hands a reply to whoever waits at the inbox; it is never refused, and never kept.
+    fn push_reply_here<'p>(
+        &self,
+        now_ms: Millis,
+        tenant: TenantId,
+        name: &str,
+        payloads: impl ExactSizeIterator<Item = &'p [u8]>,
+    ) {
+        let to = match Minted::parse(name) {
+            Some(minted) if minted.epoch == self.node.boot_epoch && minted.shard == self.id() => {
+                InboxAddress::Minted(minted.inbox)
+            }
+            // One of another epoch is nobody's choice: it is not found, and its reply is late.
+            _ => InboxAddress::Chosen(name),
+        };
+        self.engine.borrow_mut().push_reply(now_ms, tenant, to, payloads, &mut &self.outlet);
     }
 
     /// Pops for `waiter`. A stopping node parks nobody.
@@ -54,10 +109,18 @@ impl Shard {
         popped.map_err(|error| ApiError::pop(error, pop.queue))
     }
 
-    pub(crate) fn cancel_here(&self, park: ParkId) {
-        self.engine.borrow_mut().cancel(park);
-        // One that held others back by its window lets them go at the engine's next turn.
-        self.timers.rearm(self);
+    /// Takes a waiter away whose client has gone.
+    pub(crate) fn cancel_here(&self, place: Place) {
+        match place {
+            Place::Parked(park) => {
+                self.engine.borrow_mut().cancel(park);
+                // One that held others back by its window lets them go at the engine's next turn.
+                self.timers.rearm(self);
+            }
+            Place::Inbox(inbox) => {
+                self.engine.borrow_mut().close_inbox(inbox);
+            }
+        }
     }
 
     pub(crate) fn settle_here(&self, claim: Claim) {
@@ -71,19 +134,12 @@ impl Shard {
     }
 
     /// Acks in order; appends `{"results":[{"id","outcome"},…]}`.
-    pub(crate) fn ack_here<'i>(
-        &self,
-        now_ms: Millis,
-        tenant: TenantId,
-        queue: &str,
-        group: Option<&str>,
-        acks: impl Iterator<Item = (&'i str, AckStatus)>,
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn ack_here(&self, now_ms: Millis, ask: &AckAsk, out: &mut Vec<u8>) {
+        let (key, group) = (&ask.key, ask.group.as_deref());
         out.extend_from_slice(b"{\"results\":[");
         let mut engine = self.engine.borrow_mut();
-        for (index, (id, status)) in acks.enumerate() {
-            let outcome = engine.ack(now_ms, tenant, queue, group, id, status, &mut &self.outlet);
+        for (index, (id, status)) in ask.acks.iter().enumerate() {
+            let outcome = engine.ack(now_ms, key.tenant, &key.queue, group, id, *status, &mut &self.outlet);
             out.extend_from_slice(if index == 0 { b"{\"id\":" } else { b",{\"id\":" });
             append_json_string(out, id);
             out.extend_from_slice(b",\"outcome\":\"");

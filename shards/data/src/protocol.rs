@@ -30,6 +30,8 @@ pub enum Ask {
     Push(Box<PushAsk>),
     /// Take messages, or wait for them.
     Pop(Box<PopAsk>),
+    /// Push a message and wait for its reply, at an inbox whose name leads to this shard.
+    Request(Box<RequestAsk>),
     /// Settle leases.
     Ack(Box<AckAsk>),
     /// Store a declaration, then apply it.
@@ -92,6 +94,8 @@ pub struct PushAsk {
     pub bytes: Vec<u8>,
     /// Where each payload ends in `bytes`.
     pub ends: Vec<usize>,
+    /// The inbox that the reply to the one message goes to, if it is a request.
+    pub reply_to: Option<String>,
 }
 
 impl PushAsk {
@@ -102,6 +106,21 @@ impl PushAsk {
             &self.bytes[start..self.ends[index]]
         })
     }
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct RequestAsk {
+    /// The queue that the message goes to.
+    pub key: QueueKey,
+    /// The partition.
+    pub partition: String,
+    /// The message.
+    pub payload: Vec<u8>,
+    /// The inbox that the requester chose.
+    pub reply_to: String,
+    /// How long to wait for the reply.
+    pub wait_ms: u64,
 }
 
 /// One pop.

@@ -6,12 +6,12 @@ use queen_ephemeral::{Pop, Popped as Outcome};
 use queen_fabric::port::{Incoming, Ticket};
 
 use crate::{
-    ephemeral::declare::AnswerTo,
+    ephemeral::{declare::AnswerTo, request::Requested},
     error::ApiError,
-    outlet::render_empty,
-    protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, Tell},
+    protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, RequestAsk, Tell},
     reply::{Popped, Reply},
     shard::Shard,
+    waiters::Place,
 };
 
 /// Runs for as long as the shard does.
@@ -35,9 +35,9 @@ impl Shard {
         match incoming {
             Incoming::Ask { ticket, ask } => self.serve_ask(ticket, ask),
             Incoming::Cancel { ticket } => {
-                let park = self.outlet.waiters().borrow_mut().cancel(ticket);
-                if let Some(park) = park {
-                    self.cancel_here(park);
+                let place = self.outlet.waiters().borrow_mut().cancel(ticket);
+                if let Some(place) = place {
+                    self.cancel_here(place);
                     // Nobody waits for it, but the ticket has to be closed.
                     let nothing = Popped { body: Vec::new(), claim: None };
                     self.peers.answer(ticket, Answer::Popped(Box::new(nothing)));
@@ -63,6 +63,10 @@ impl Shard {
                 Some(answer) => answer,
                 None => return,
             },
+            Ask::Request(request) => match self.serve_request(ticket, &request) {
+                Ok(()) => return,
+                Err(error) => refused(error),
+            },
             Ask::Ack(ack) => self.serve_ack(&ack),
             Ask::Configure(ask) => return self.declare_here(ask, AnswerTo::There(ticket)),
             Ask::Delete(key) => return self.delete_here(key, AnswerTo::There(ticket)),
@@ -75,8 +79,12 @@ impl Shard {
     }
 
     fn serve_push(&self, push: &PushAsk) -> Answer {
-        let key = &push.key;
-        match self.push_here(self.now_ms(), key.tenant, &key.queue, &push.partition, push.payloads()) {
+        let (key, partition) = (&push.key, &push.partition);
+        let pushed = match push.reply_to.as_deref() {
+            Some(inbox) => self.push_request_here(self.now_ms(), key.tenant, &key.queue, partition, &push.bytes, inbox),
+            None => self.push_here(self.now_ms(), key.tenant, &key.queue, partition, push.payloads()),
+        };
+        match pushed {
             Ok(()) => Answer::Pushed(push.ends.len() as u32),
             Err(error) => refused(error),
         }
@@ -99,14 +107,12 @@ impl Shard {
         match outcome {
             Ok(Outcome::Delivered) => None,
             Ok(Outcome::Parked(park)) => {
-                waiters.parked(waiter, park);
+                waiters.placed(waiter, Place::Parked(park));
                 None
             }
             Ok(Outcome::Empty) => {
                 waiters.remove(waiter);
-                let mut body = Vec::new();
-                render_empty(&mut body, &ask.key.queue);
-                Some(Answer::Popped(Box::new(Popped { body, claim: None })))
+                Some(Answer::Popped(Box::new(Popped::empty(&ask.key.queue))))
             }
             Err(error) => {
                 waiters.remove(waiter);
@@ -115,11 +121,23 @@ impl Shard {
         }
     }
 
+    /// The reply, or that none came, answers the ticket later.
+    fn serve_request(self: &Rc<Self>, ticket: Ticket, ask: &RequestAsk) -> Result<(), ApiError> {
+        let request = Requested {
+            tenant: ask.key.tenant,
+            queue: &ask.key.queue,
+            partition: &ask.partition,
+            payload: &ask.payload,
+            reply_to: Some(&ask.reply_to),
+            wait_ms: ask.wait_ms,
+        };
+        let waiter = self.outlet.waiters().borrow_mut().add_there(ticket);
+        self.request_here(self.now_ms(), &request, waiter)
+    }
+
     fn serve_ack(&self, ack: &AckAsk) -> Answer {
         let mut body = Vec::new();
-        let acks = ack.acks.iter().map(|(id, status)| (id.as_str(), *status));
-        let key = &ack.key;
-        self.ack_here(self.now_ms(), key.tenant, &key.queue, ack.group.as_deref(), acks, &mut body);
+        self.ack_here(self.now_ms(), ack, &mut body);
         Answer::Reply(Box::new(Reply::json(200, body)))
     }
 }

@@ -10,7 +10,10 @@ use queen_ephemeral::Claim;
 use queen_fabric::rt::Notify;
 use queen_wire::response::{self, ContentType};
 
-use crate::error::{ApiError, Code};
+use crate::{
+    error::{ApiError, Code},
+    outlet::render_empty,
+};
 
 /// A pop's answer: the rendered body, and the claim on what is in it.
 #[derive(Debug)]
@@ -19,6 +22,15 @@ pub struct Popped {
     pub body: Vec<u8>,
     /// To be settled when the body is written, given back when it cannot be. None for an empty list.
     pub claim: Option<Claim>,
+}
+
+impl Popped {
+    /// The answer of a pop that gets nothing.
+    pub(crate) fn empty(queue: &str) -> Self {
+        let mut body = Vec::new();
+        render_empty(&mut body, queue);
+        Self { body, claim: None }
+    }
 }
 
 /// A whole response but for what the connection adds.

@@ -10,6 +10,10 @@ pub(crate) enum Route {
     /// A pop that waits: the same path, but measured apart, since it is slow by design.
     WaitingPop,
     Ack,
+    Request,
+    Exchange,
+    /// An exchange whose pop waits, measured apart like a pop that does.
+    WaitingExchange,
     Configure,
     Reset,
     Delete,
@@ -25,11 +29,14 @@ pub(crate) enum Route {
 
 impl Route {
     /// Every route, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Push,
         Self::Pop,
         Self::WaitingPop,
         Self::Ack,
+        Self::Request,
+        Self::Exchange,
+        Self::WaitingExchange,
         Self::Configure,
         Self::Reset,
         Self::Delete,
@@ -49,6 +56,9 @@ impl Route {
             Self::Pop => "pop",
             Self::WaitingPop => "pop_wait",
             Self::Ack => "ack",
+            Self::Request => "request",
+            Self::Exchange => "exchange",
+            Self::WaitingExchange => "exchange_wait",
             Self::Configure => "configure",
             Self::Reset => "reset",
             Self::Delete => "delete",
@@ -70,7 +80,13 @@ impl Route {
     /// The methods it takes, as `Allow` shows them. A read that changes nothing answers HEAD too.
     fn allow(self) -> &'static str {
         match self {
-            Self::Push | Self::Ack | Self::Configure | Self::Reset => "POST",
+            Self::Push
+            | Self::Ack
+            | Self::Request
+            | Self::Exchange
+            | Self::WaitingExchange
+            | Self::Configure
+            | Self::Reset => "POST",
             Self::Pop | Self::WaitingPop => "GET",
             Self::Delete => "DELETE",
             _ => "GET, HEAD",
@@ -120,6 +136,8 @@ fn find(path: &str) -> Option<(Route, Option<&str>)> {
         "push" => Route::Push,
         "pop" => Route::Pop,
         "ack" => Route::Ack,
+        "request" => Route::Request,
+        "exchange" => Route::Exchange,
         "configure" => Route::Configure,
         "reset" => Route::Reset,
         "queues" => Route::Queues,

@@ -1,4 +1,5 @@
-//! Responses that are not there yet: a parked pop, another shard's answer, a task's promise.
+//! Responses that are not there yet: a waiting pop or request, another shard's answer, a task's promise, an exchange
+//! of several of these.
 
 use std::{
     pin::Pin,
@@ -9,45 +10,96 @@ use std::{
 use queen_ephemeral::WaiterId;
 use queen_fabric::port::{Asked, FollowUp};
 
-use super::out::{Frame, give_back};
+use super::{
+    exchange::{Exchange, Exchanged},
+    out::{Frame, give_back},
+};
 use crate::{
+    error::ApiError,
     protocol::{Answer, DataProtocol},
     reply::{Popped, Promised, Reply},
     shard::Shard,
-    waiters::Abandoned,
+    waiters::{Abandoned, Given},
 };
 
 /// A response to wait for.
 pub(crate) struct Later {
     pub(crate) operation: Operation,
     pub(crate) frame: Frame,
-    /// The queue of a waiting pop: what its empty list names when the client stops sending.
-    pub(crate) waiting_for: Option<Box<str>>,
+    pub(crate) waits: Waits,
 }
 
-/// What makes the response. Dropping it takes back what can be taken back: a parked pop leaves its queue.
+/// What a client may wait for: the end of its bytes ends the wait, and its going is seen.
+pub(crate) enum Waits {
+    /// For nothing but the work: a push or an ack runs to its end whatever the client does.
+    No,
+    /// For messages of this queue, which the empty list names.
+    ForMessages(Box<str>),
+    /// For the reply to a request.
+    ForReply,
+}
+
+impl Later {
+    /// The client has sent its last byte: the wait ends with what there is, which is nothing. An exchange goes on with
+    /// its other parts.
+    pub(super) fn end_wait(&mut self) {
+        let nothing = match std::mem::replace(&mut self.waits, Waits::No) {
+            Waits::No => return,
+            Waits::ForMessages(queue) => Outcome::Popped(Popped::empty(&queue), None),
+            Waits::ForReply => Outcome::Reply(ApiError::no_reply().into()),
+        };
+        match &mut self.operation {
+            Operation::Exchange(exchange) => exchange.end_pop(nothing),
+            operation => *operation = Operation::Ended(Some(nothing)),
+        }
+    }
+}
+
+/// What makes the response. Dropping it takes back what can be taken back: a parked pop leaves its queue, a request
+/// its inbox.
 pub(crate) enum Operation {
-    /// A pop that waits in this shard's engine.
-    Parked(Parked),
+    /// A pop or a request that waits in this shard's engine.
+    Waiting(Waiting),
     /// Another shard has been asked.
     Asked(Asked<DataProtocol>),
-    /// Another shard has been asked for a pop that may wait there.
+    /// Another shard has been asked for what may wait there.
     AskedParked { asked: Asked<DataProtocol>, _permit: ParkedPermit },
     /// A task of this shard is making it.
     Promised(Promised),
+    /// Several of these at once.
+    Exchange(Box<Exchange>),
+    /// The wait was ended; this is what there was.
+    Ended(Option<Outcome>),
 }
 
 /// The response, but for its frame.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Popped(Popped, Option<FollowUp<DataProtocol>>),
     Pushed(u32),
     Reply(Reply),
+    Exchanged(Box<Exchanged>),
+}
+
+impl Outcome {
+    /// The messages in it, and the way to the shard that handed them out.
+    pub(super) fn popped_mut(&mut self) -> Option<(&mut Popped, &mut Option<FollowUp<DataProtocol>>)> {
+        match self {
+            Self::Popped(popped, follow) => Some((popped, follow)),
+            Self::Exchanged(exchanged) => exchanged.pop.as_mut()?.popped_mut(),
+            Self::Pushed(_) | Self::Reply(_) => None,
+        }
+    }
 }
 
 impl Operation {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
-            Self::Parked(parked) => parked.poll(cx).map(|popped| Outcome::Popped(popped, None)),
+            Self::Waiting(waiting) => waiting.poll(cx).map(|given| match given {
+                Given::Popped(popped) => Outcome::Popped(popped, None),
+                Given::Reply(reply) => Outcome::Reply(reply),
+            }),
+            Self::Exchange(exchange) => exchange.poll(cx).map(|exchanged| Outcome::Exchanged(Box::new(exchanged))),
+            Self::Ended(outcome) => Poll::Ready(outcome.take().expect("not polled after its answer")),
             Self::Promised(promised) => promised.poll(cx).map(Outcome::Reply),
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
@@ -65,7 +117,7 @@ impl Operation {
     }
 }
 
-/// The right to keep one pop waiting, out of the node's maximum.
+/// The right to keep one pop or request waiting, out of the node's maximum.
 pub(crate) struct ParkedPermit {
     shard: Rc<Shard>,
 }
@@ -82,34 +134,35 @@ impl Drop for ParkedPermit {
     }
 }
 
-/// A pop that waits in this shard's engine, or has just been answered there.
-pub(crate) struct Parked {
+/// A pop or a request that waits in this shard's engine, or has just been answered there.
+pub(crate) struct Waiting {
     /// None once the answer was taken.
     waiter: Option<WaiterId>,
     permit: ParkedPermit,
 }
 
-impl Parked {
+impl Waiting {
     pub(crate) fn new(waiter: WaiterId, permit: ParkedPermit) -> Self {
         Self { waiter: Some(waiter), permit }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Popped> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Given> {
         let waiter = self.waiter.expect("not polled after its answer");
-        let popped = ready!(self.permit.shard.outlet.waiters().borrow_mut().poll(waiter, cx));
+        let given = ready!(self.permit.shard.outlet.waiters().borrow_mut().poll(waiter, cx));
         self.waiter = None;
-        Poll::Ready(popped)
+        Poll::Ready(given)
     }
 }
 
-impl Drop for Parked {
+impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
         let shard = &self.permit.shard;
         let abandoned = shard.outlet.waiters().borrow_mut().abandon(waiter);
         match abandoned {
-            Abandoned::Parked(park) => shard.cancel_here(park),
-            Abandoned::Answered(popped) => give_back(shard, popped.claim, None),
+            Abandoned::Waiting(place) => shard.cancel_here(place),
+            Abandoned::Answered(Given::Popped(popped)) => give_back(shard, popped.claim, None),
+            Abandoned::Answered(Given::Reply(_)) => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 //! all their responses in one write. A connection keeps bytes of its own only for a request that is not complete,
 //! for what was read ahead while a response is awaited, and for a response that the socket did not take at once.
 
+mod exchange;
 mod later;
 mod out;
 
@@ -20,12 +21,13 @@ use queen_fabric::rt::TcpStream;
 use queen_wire::http::{CONTINUE, Decoded, Decoder, HttpError, Phase};
 use rustix::{io::Errno, net::RecvFlags};
 
-use self::{later::Outcome, out::Handed};
+use self::out::Handed;
 pub(crate) use self::{
-    later::{Later, Operation, Parked, ParkedPermit},
+    exchange::{Exchange, Part},
+    later::{Later, Operation, Outcome, ParkedPermit, Waiting, Waits},
     out::{Frame, Out},
 };
-use crate::{ephemeral::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
+use crate::{ephemeral::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -443,25 +445,20 @@ impl Connection {
     }
 
     fn poll_later(&mut self, cx: &mut Context<'_>, later: &mut Later) -> Poll<Result<(), Gone>> {
-        if let Poll::Ready(outcome) = later.operation.poll(cx) {
-            return Poll::Ready(self.respond(cx, later, outcome));
-        }
-        let Some(queue) = later.waiting_for.as_deref() else {
-            // A push or an ack runs to its end whatever the client does: reading can wait.
-            return Poll::Pending;
-        };
-        match self.poll_ahead(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(Gone)) => Poll::Ready(Err(Gone)),
-            // The client has sent its last byte: the wait ends with what there is, which is nothing.
-            Poll::Ready(Ok(())) => {
-                let frame = later.frame;
-                Poll::Ready(self.respond_empty(cx, frame, queue))
+        loop {
+            if let Poll::Ready(outcome) = later.operation.poll(cx) {
+                return Poll::Ready(self.respond(cx, later, outcome));
             }
+            if matches!(later.waits, Waits::No) {
+                // The work runs to its end whatever the client does: reading can wait.
+                return Poll::Pending;
+            }
+            ready!(self.poll_ahead(cx))?;
+            later.end_wait();
         }
     }
 
-    /// Reads while a pop is parked: ready at the end of the client's bytes.
+    /// Reads while the client waits: ready at the end of its bytes.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         let shard = Rc::clone(&self.shard);
         let mut scratch = shard.scratch.borrow_mut();
@@ -474,7 +471,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes note of what was read while a pop is parked.
+    /// Takes note of what was read while the client waits.
     fn read_ahead(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         if bytes.is_empty() {
             self.eof = true;
@@ -487,47 +484,28 @@ impl Connection {
     }
 
     /// Writes the response of a request that had to wait.
-    fn respond(&mut self, cx: &mut Context<'_>, later: &Later, outcome: Outcome) -> Result<(), Gone> {
+    fn respond(&mut self, cx: &mut Context<'_>, later: &Later, mut outcome: Outcome) -> Result<(), Gone> {
         let mut frame = later.frame;
         frame.keep_alive &= !self.shard.node.is_stopping();
         self.shard.metrics.observe_request(frame.route, frame.started.elapsed());
         let shard = Rc::clone(&self.shard);
-        match outcome {
-            Outcome::Popped(popped, follow) => {
-                if let (Some(queue), Some(_)) = (later.waiting_for.as_deref(), &popped.claim)
-                    && !self.is_there()
-                {
-                    // The client went before the message came: it stays for the next.
-                    out::give_back(&shard, popped.claim, follow);
-                    return self.respond_empty(cx, frame, queue);
-                }
-                let mut out = shard.out.borrow_mut();
-                out.popped(&frame, &popped.body, popped.claim, follow);
-                self.finish(cx, frame, &mut out)
-            }
-            Outcome::Pushed(messages) => {
-                let mut out = shard.out.borrow_mut();
-                out.pushed(&frame, messages);
-                self.finish(cx, frame, &mut out)
-            }
-            Outcome::Reply(reply) => {
-                let mut out = shard.out.borrow_mut();
-                out.reply(&frame, &reply);
-                self.finish(cx, frame, &mut out)
-            }
+        if let (Waits::ForMessages(queue), Some((popped, follow))) = (&later.waits, outcome.popped_mut())
+            && popped.claim.is_some()
+            && !self.is_there()
+        {
+            // The client went before the message came: it stays for the next.
+            let taken = std::mem::replace(popped, Popped::empty(queue));
+            out::give_back(&shard, taken.claim, follow.take());
         }
-    }
-
-    fn respond_empty(&mut self, cx: &mut Context<'_>, frame: Frame, queue: &str) -> Result<(), Gone> {
-        let shard = Rc::clone(&self.shard);
         let mut out = shard.out.borrow_mut();
-        out.with_body(&frame, 200, |body| render_empty(body, queue));
-        self.finish(cx, frame, &mut out)
-    }
-
-    fn finish(&mut self, cx: &mut Context<'_>, frame: Frame, out: &mut Out) -> Result<(), Gone> {
+        match outcome {
+            Outcome::Popped(popped, follow) => out.popped(&frame, &popped.body, popped.claim, follow),
+            Outcome::Pushed(messages) => out.pushed(&frame, messages),
+            Outcome::Reply(reply) => out.reply(&frame, &reply),
+            Outcome::Exchanged(exchanged) => out.exchanged(&frame, *exchanged),
+        }
         self.closing = !frame.keep_alive;
-        self.send(cx, out)
+        self.send(cx, &mut out)
     }
 
     /// Whether the client, at this moment, could still take a message: looks past what it has pipelined.

@@ -9,6 +9,7 @@ use queen_wire::{
     response::{self, ContentType, Head},
 };
 
+use super::{exchange::Exchanged, later::Outcome};
 use crate::{
     protocol::{DataProtocol, Tell},
     reply::Reply,
@@ -126,6 +127,19 @@ impl Out {
         follow: Option<FollowUp<DataProtocol>>,
     ) {
         response::write(&mut self.bytes, &head(frame, 200, ContentType::Json), body);
+        self.hand(claim, follow);
+    }
+
+    /// An exchange's response, and the claim on the messages in it.
+    pub(super) fn exchanged(&mut self, frame: &Frame, mut exchanged: Exchanged) {
+        self.with_body(frame, 200, |body| exchanged.render(body));
+        if let Some(Outcome::Popped(popped, follow)) = exchanged.pop.take() {
+            self.hand(popped.claim, follow);
+        }
+    }
+
+    /// Notes that the last response hands messages out.
+    fn hand(&mut self, claim: Option<Claim>, follow: Option<FollowUp<DataProtocol>>) {
         if let Some(claim) = claim {
             self.handed.push(Handed { end: self.bytes.len(), claim, follow });
         }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use queen_ephemeral::AckStatus;
-use queen_wire::body::parse_ack;
+use queen_wire::body::{AckBody, parse_ack};
 
 use super::{Call, Handled};
 use crate::{
@@ -17,17 +17,18 @@ impl Shard {
     pub(super) fn ack(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let body = parse_ack(call.request.body, self.node.config.json_depth_max)?;
         let owner = self.owner(call.tenant, &body.queue);
-        let acks = body.acks.into_iter().map(|ack| (ack.id, AckStatus::from_word(ack.status.as_deref())));
+        let ask = ack_ask(call, body);
         if owner != self.id() {
-            let key = QueueKey { tenant: call.tenant, queue: body.queue };
-            let ask = Ask::Ack(Box::new(AckAsk { key, group: body.group, acks: acks.collect() }));
-            return Ok(call.later(Operation::Asked(self.ask(owner, ask)?)));
+            return Ok(call.later(Operation::Asked(self.ask(owner, Ask::Ack(Box::new(ask)))?)));
         }
-        let acks: Vec<_> = acks.collect();
-        let acks = acks.iter().map(|(id, status)| (id.as_str(), *status));
-        out.with_body(&call.frame, 200, |out| {
-            self.ack_here(call.now_ms, call.tenant, &body.queue, body.group.as_deref(), acks, out);
-        });
+        out.with_body(&call.frame, 200, |out| self.ack_here(call.now_ms, &ask, out));
         Ok(Handled::Done)
     }
+}
+
+/// The acks of a body, for the queue's owner.
+pub(super) fn ack_ask(call: &Call<'_>, body: AckBody) -> AckAsk {
+    let acks = body.acks.into_iter().map(|ack| (ack.id, AckStatus::from_word(ack.status.as_deref())));
+    let key = QueueKey { tenant: call.tenant, queue: body.queue };
+    AckAsk { key, group: body.group, acks: acks.collect() }
 }

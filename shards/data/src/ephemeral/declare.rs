@@ -22,7 +22,7 @@ use queen_wire::{
     response::append_json_string,
 };
 
-use super::{Call, Handled};
+use super::{Call, Handled, not_reserved};
 use crate::{
     connection::Operation,
     error::{ApiError, Code},
@@ -76,6 +76,7 @@ impl Declarations {
 impl Shard {
     pub(super) fn configure(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let body = parse_configure(call.request.body, self.node.config.json_depth_max)?;
+        not_reserved(&body.queue)?;
         let key = QueueKey { tenant: call.tenant, queue: body.queue };
         let ask = Box::new(ConfigureAsk { key, options_text: body.options_text, options: body.options });
         let owner = self.owner(call.tenant, &ask.key.queue);

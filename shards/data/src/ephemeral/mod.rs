@@ -3,14 +3,16 @@
 
 mod ack;
 pub(crate) mod declare;
+mod exchange;
 mod pop;
 mod push;
 pub(crate) mod reads;
+pub(crate) mod request;
 mod reset;
 
 use std::{rc::Rc, time::Instant};
 
-use queen_ephemeral::{Millis, TenantId};
+use queen_ephemeral::{Millis, TenantId, inbox};
 use queen_fabric::{ShardId, port::Asked};
 use queen_wire::{
     body::BodyError,
@@ -19,7 +21,7 @@ use queen_wire::{
 };
 
 use crate::{
-    connection::{Frame, Later, Operation, Out},
+    connection::{Frame, Later, Operation, Out, Waits},
     error::{ApiError, Code},
     protocol::{Ask, DataProtocol},
     reply::Reply,
@@ -53,11 +55,12 @@ impl Call<'_> {
         let queue = target::decode_segment(raw)
             .map_err(|fault| BodyError::Encoding { parameter: "queue".to_owned(), fault })?;
         name::check("queue", &queue)?;
+        not_reserved(&queue)?;
         Ok(queue.into_owned())
     }
 
     pub(crate) fn later(&self, operation: Operation) -> Handled {
-        Handled::Later(Later { operation, frame: self.frame, waiting_for: None })
+        Handled::Later(Later { operation, frame: self.frame, waits: Waits::No })
     }
 }
 
@@ -103,6 +106,8 @@ impl Shard {
             Route::Push => self.push(call, out),
             Route::Pop | Route::WaitingPop => self.pop(call, out),
             Route::Ack => self.ack(call, out),
+            Route::Request => self.request(call),
+            Route::Exchange | Route::WaitingExchange => self.exchange(call),
             Route::Configure => self.configure(call),
             Route::Reset => self.reset(call, out),
             Route::Delete => self.delete(call),
@@ -136,4 +141,9 @@ impl Shard {
             .ask(owner, ask)
             .map_err(|_| ApiError::overloaded("The lane to the shard that owns the queue is full"))
     }
+}
+
+/// Refuses an inbox where a queue is named.
+fn not_reserved(queue: &str) -> Result<(), ApiError> {
+    if inbox::is_inbox(queue) { Err(ApiError::reserved_name(queue)) } else { Ok(()) }
 }

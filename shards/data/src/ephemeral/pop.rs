@@ -5,46 +5,60 @@ use std::rc::Rc;
 use queen_ephemeral::{Pop, Popped as Outcome};
 use queen_wire::target::PopQuery;
 
-use super::{Call, Handled};
+use super::{Call, Handled, not_reserved};
 use crate::{
-    connection::{Frame, Later, Operation, Out, Parked, ParkedPermit},
+    connection::{Frame, Later, Operation, Out, ParkedPermit, Waiting, Waits},
     error::{ApiError, Code},
     outlet::render_empty,
     protocol::{Ask, PopAsk, QueueKey},
+    reply::Popped,
     routes::Route,
     shard::Shard,
-    waiters::AT_ONCE,
+    waiters::{AT_ONCE, Place},
 };
 
 impl Shard {
     pub(super) fn pop(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let query = PopQuery::parse(call.request.query)?;
-        let pop = Pop {
+        let pop = self.asked_for(call, &query);
+        not_reserved(pop.queue)?;
+        let waits = pop.wait_ms > 0;
+        if !waits && self.owner(call.tenant, pop.queue) == self.id() {
+            return self.pop_at_once(call, pop, out);
+        }
+        let operation = self.pop_later(call, pop)?;
+        let route = if waits { Route::WaitingPop } else { Route::Pop };
+        let waits = if waits { Waits::ForMessages(pop.queue.into()) } else { Waits::No };
+        Ok(Handled::Later(Later { operation, frame: Frame { route, ..call.frame }, waits }))
+    }
+
+    /// The pop that a query asks for. On a stopping node nothing waits.
+    pub(super) fn asked_for<'q>(&self, call: &Call<'_>, query: &'q PopQuery<'_>) -> Pop<'q> {
+        Pop {
             tenant: call.tenant,
             queue: &query.queue,
             partition: query.partition.as_deref(),
             group: query.group.as_deref(),
             batch: query.batch,
             auto_ack: query.auto_ack,
-            wait_ms: if query.wait { query.timeout_ms } else { 0 },
-        };
-        let waits = pop.wait_ms > 0 && !self.node.is_stopping();
-        let owner = self.owner(call.tenant, pop.queue);
-        match (owner == self.id(), waits) {
-            (true, false) => self.pop_at_once(call, pop, out),
-            (true, true) => self.pop_or_park(call, pop),
-            (false, _) => {
-                let operation = if waits {
-                    // It may stay unanswered for minutes: it counts as a parked pop, not against the lane.
-                    let permit = self.park_permit()?;
-                    let asked = self.peers.ask_parked(owner, Ask::Pop(Box::new(owned(&pop))));
-                    Operation::AskedParked { asked, _permit: permit }
-                } else {
-                    Operation::Asked(self.ask(owner, Ask::Pop(Box::new(owned(&pop))))?)
-                };
-                Ok(waiting(call, operation, pop.queue, waits))
-            }
+            wait_ms: if query.wait && !self.node.is_stopping() { query.timeout_ms } else { 0 },
         }
+    }
+
+    /// A pop whose answer has to be waited for, because it waits for messages or because another shard has the queue.
+    pub(super) fn pop_later(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Operation, ApiError> {
+        let owner = self.owner(call.tenant, pop.queue);
+        if owner == self.id() {
+            return self.pop_or_park(call, pop);
+        }
+        let ask = Ask::Pop(Box::new(owned(&pop)));
+        Ok(if pop.wait_ms > 0 {
+            // It may stay unanswered for minutes: it counts as a parked pop, not against the lane.
+            let permit = self.park_permit()?;
+            Operation::AskedParked { asked: self.peers.ask_parked(owner, ask), _permit: permit }
+        } else {
+            Operation::Asked(self.ask(owner, ask)?)
+        })
     }
 
     fn pop_at_once(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>, out: &mut Out) -> Result<Handled, ApiError> {
@@ -60,17 +74,26 @@ impl Shard {
         Ok(Handled::Done)
     }
 
-    fn pop_or_park(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Handled, ApiError> {
+    /// What there is now, for a caller that keeps it for a while.
+    pub(super) fn pop_now(&self, call: &Call<'_>, pop: Pop<'_>) -> Result<Popped, ApiError> {
+        let outcome = self.pop_here(call.now_ms, pop, AT_ONCE)?;
+        if outcome != Outcome::Delivered {
+            return Ok(Popped::empty(pop.queue));
+        }
+        let mut at_once = self.outlet.at_once().borrow_mut();
+        Ok(Popped { body: std::mem::take(&mut at_once.body), claim: at_once.claim.take() })
+    }
+
+    fn pop_or_park(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Operation, ApiError> {
         let permit = self.park_permit()?;
         let waiter = self.outlet.waiters().borrow_mut().add_here();
         match self.pop_here(call.now_ms, pop, waiter) {
             Ok(outcome) => {
                 if let Outcome::Parked(park) = outcome {
-                    self.outlet.waiters().borrow_mut().parked(waiter, park);
+                    self.outlet.waiters().borrow_mut().placed(waiter, Place::Parked(park));
                 }
                 debug_assert!(!matches!(outcome, Outcome::Empty), "a waiting pop is answered or parked");
-                let parked = Parked::new(waiter, permit);
-                Ok(waiting(call, Operation::Parked(parked), pop.queue, true))
+                Ok(Operation::Waiting(Waiting::new(waiter, permit)))
             }
             Err(error) => {
                 self.outlet.waiters().borrow_mut().remove(waiter);
@@ -79,21 +102,17 @@ impl Shard {
         }
     }
 
-    fn park_permit(self: &Rc<Self>) -> Result<ParkedPermit, ApiError> {
+    pub(super) fn park_permit(self: &Rc<Self>) -> Result<ParkedPermit, ApiError> {
         ParkedPermit::take(self).ok_or_else(|| {
             let most = self.node.config.ephemeral_max_parked;
             ApiError::new(
                 Code::ParkedLimit,
-                format!("The node holds {most} waiting pops, as many as QUEEN_EPHEMERAL_MAX_PARKED allows"),
+                format!(
+                    "The node holds {most} waiting pops and requests, as many as QUEEN_EPHEMERAL_MAX_PARKED allows"
+                ),
             )
         })
     }
-}
-
-fn waiting(call: &Call<'_>, operation: Operation, queue: &str, waits: bool) -> Handled {
-    let route = if waits { Route::WaitingPop } else { Route::Pop };
-    let frame = Frame { route, ..call.frame };
-    Handled::Later(Later { operation, frame, waiting_for: waits.then(|| queue.into()) })
 }
 
 fn owned(pop: &Pop<'_>) -> PopAsk {

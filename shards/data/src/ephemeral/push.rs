@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use queen_fabric::port::Asked;
 use queen_wire::{
-    body::{Span, parse_push},
+    body::{PushBody, Span, parse_push},
     response::append_u64,
 };
 
@@ -11,7 +12,7 @@ use super::{Call, Handled};
 use crate::{
     connection::{Operation, Out},
     error::{ApiError, Code},
-    protocol::{Ask, PushAsk, QueueKey},
+    protocol::{Ask, DataProtocol, PushAsk, QueueKey},
     shard::Shard,
 };
 
@@ -31,13 +32,24 @@ impl Shard {
             out.pushed(&call.frame, 0);
             return Ok(Handled::Done);
         }
+        match self.start_push(call, push, spans)? {
+            Pushing::Done(messages) => {
+                out.pushed(&call.frame, messages);
+                Ok(Handled::Done)
+            }
+            Pushing::Asked(asked) => Ok(call.later(Operation::Asked(asked))),
+        }
+    }
+
+    /// Pushes messages whose payloads are spans of the call's body, here or at the queue's owner.
+    pub(super) fn start_push(&self, call: &Call<'_>, push: PushBody<'_>, spans: &[Span]) -> Result<Pushing, ApiError> {
+        let body = call.request.body;
         self.take_rate(call, spans.len() as u64)?;
         let payloads = spans.iter().map(|span| &body[span.start as usize..span.end as usize]);
         let owner = self.owner(call.tenant, &push.queue);
         if owner == self.id() {
             self.push_here(call.now_ms, call.tenant, &push.queue, &push.partition, payloads)?;
-            out.pushed(&call.frame, spans.len() as u32);
-            return Ok(Handled::Done);
+            return Ok(Pushing::Done(spans.len() as u32));
         }
         // The request's buffer is shared: what crosses is a copy of the payloads alone.
         let mut bytes = Vec::with_capacity(payloads.clone().map(<[u8]>::len).sum());
@@ -48,11 +60,11 @@ impl Shard {
             })
             .collect();
         let key = QueueKey { tenant: call.tenant, queue: push.queue.into_owned() };
-        let ask = Ask::Push(Box::new(PushAsk { key, partition: push.partition.into_owned(), bytes, ends }));
-        Ok(call.later(Operation::Asked(self.ask(owner, ask)?)))
+        let ask = PushAsk { key, partition: push.partition.into_owned(), bytes, ends, reply_to: None };
+        Ok(Pushing::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?))
     }
 
-    fn take_rate(&self, call: &Call<'_>, messages: u64) -> Result<(), ApiError> {
+    pub(super) fn take_rate(&self, call: &Call<'_>, messages: u64) -> Result<(), ApiError> {
         let now_ns = call.now.saturating_duration_since(self.node.boot).as_nanos() as u64;
         self.node.rates.take(call.tenant, messages, now_ns).map_err(|wait_ms| {
             let rate = self.node.config.ephemeral_rate;
@@ -62,6 +74,14 @@ impl Shard {
             )
         })
     }
+}
+
+/// A push that was taken.
+pub(super) enum Pushing {
+    /// So many messages, here.
+    Done(u32),
+    /// Its owner has been asked.
+    Asked(Asked<DataProtocol>),
 }
 
 impl Out {

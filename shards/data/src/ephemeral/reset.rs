@@ -7,7 +7,7 @@ use queen_wire::{
     response::{append_json_string, append_u64},
 };
 
-use super::{Call, Handled};
+use super::{Call, Handled, not_reserved};
 use crate::{
     connection::{Operation, Out},
     error::ApiError,
@@ -19,6 +19,7 @@ use crate::{
 impl Shard {
     pub(super) fn reset(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let queue = parse_reset(call.request.body, self.node.config.json_depth_max)?;
+        not_reserved(&queue)?;
         let key = QueueKey { tenant: call.tenant, queue };
         let owner = self.owner(key.tenant, &key.queue);
         if owner != self.id() {

@@ -14,7 +14,7 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
     let _ = write!(
         out,
         "{{\"status\":\"ok\",\"engine\":{},\"version\":{},\"bootEpoch\":\"{:016x}\",\"uptimeSeconds\":{},\
-         \"connections\":{},\"parked\":{},\"ephemeral\":{{\"queues\":{},\"messages\":{},\"bytes\":{},\
+         \"connections\":{},\"parked\":{},\"openRequests\":{},\"ephemeral\":{{\"queues\":{},\"messages\":{},\"bytes\":{},\
          \"memoryBytes\":{},\"maxBytes\":{}}},\"shards\":[",
         quoted(ENGINE),
         quoted(node.version),
@@ -22,6 +22,7 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
         node.boot.elapsed().as_secs(),
         sum(|shard| shard.connections),
         sum(|shard| shard.engine.parked),
+        sum(|shard| shard.engine.inboxes),
         sum(|shard| shard.engine.queues),
         sum(|shard| shard.engine.messages),
         sum(|shard| shard.engine.payload_bytes),

@@ -106,6 +106,18 @@ fn ephemeral_families(page: &mut Page, node: &Node, shards: &[Observation]) {
     page.sample(name, &[("cause", &"bounds")], sum(|shard| shard.engine.dropped.bounds));
     page.sample(name, &[("cause", &"ttl")], sum(|shard| shard.engine.dropped.ttl));
     page.sample(name, &[("cause", &"retry")], sum(|shard| shard.engine.dropped.retry));
+    page.single(
+        "queen_ephemeral_late_replies_total",
+        "counter",
+        "Messages pushed to an inbox that was not there any more.",
+        sum(|shard| shard.engine.late_replies),
+    );
+    page.single(
+        "queen_ephemeral_open_requests",
+        "gauge",
+        "Requests that wait for their reply.",
+        sum(|shard| shard.engine.inboxes),
+    );
     page.single("queen_ephemeral_forwarded_total", "counter", "Requests forwarded to another node.", 0);
     page.single("queen_ephemeral_wipes_total", "counter", "Partitions whose hand-over failed.", 0);
     page.single(
