@@ -119,13 +119,12 @@ impl Limits {
             measured: server.map(|server| server.rss_bytes as f64),
             side: Side::Ceiling,
         };
-        let rate = Bound { name: "rate", unit: units::rate, measured: Some(report.rate_per_s), side: Side::Floor };
         [
             time("p50", latency.p50, self.p50),
             time("p99", latency.p99, self.p99),
             time("p999", latency.p999, self.p999),
             time("max", latency.max, self.max),
-            rate.broken(self.rate),
+            Failure::rate_under("rate", report.rate_per_s, self.rate),
             cpu.broken(self.server_cpu_us_per_message),
             rss.broken(self.server_rss_bytes.map(|bytes| bytes as f64)),
         ]
@@ -212,6 +211,13 @@ pub enum Failure {
     },
     /// Nothing came in the measured part.
     Nothing,
+}
+
+impl Failure {
+    /// A rate that is below its limit, if it is.
+    pub fn rate_under(name: &'static str, per_s: f64, limit: Option<f64>) -> Option<Self> {
+        Bound { name, unit: units::rate, measured: Some(per_s), side: Side::Floor }.broken(limit)
+    }
 }
 
 impl fmt::Display for Failure {

@@ -19,6 +19,8 @@ pub struct Progress {
     face: Face,
     plan: Plan,
     next: Instant,
+    /// The last line.
+    last: String,
 }
 
 enum Face {
@@ -40,7 +42,7 @@ impl Progress {
         } else {
             Face::Lines
         };
-        Self { face, plan: plan.clone(), next: Instant::now() }
+        Self { face, plan: plan.clone(), next: Instant::now(), last: String::new() }
     }
 
     /// Shows where the run is, if it is time to.
@@ -57,7 +59,12 @@ impl Progress {
             }
             Face::Lines => {
                 self.next = now + LINE_INTERVAL;
-                eprintln!("{}", line(snapshot, self.plan.duration));
+                let line = line(snapshot, self.plan.duration);
+                // A wait says so once.
+                if line != self.last {
+                    eprintln!("{line}");
+                }
+                self.last = line;
             }
             Face::Quiet => {}
         }

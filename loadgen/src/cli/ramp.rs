@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::CliError,
-    limits::{Limits, Verdict},
+    limits::{Failure, Limits, Verdict},
     measure::{Watch, at_rate, measure},
     report::Report,
     units,
@@ -80,7 +80,8 @@ pub fn ramp(
         let rate_per_s = search.rate;
         let (report, latency_ns) = measure(&at_rate(plan, rate_per_s), watch)?;
         let stopped = report.interrupted;
-        let verdict = with_rate_reached(limits, rate_per_s, &report).verdict(allowed, &report);
+        let mut verdict = limits.verdict(allowed, &report);
+        verdict.0.extend(not_reached(rate_per_s, &report));
         let held = verdict.passed() && !stopped;
         let failures: Vec<_> = verdict.0.iter().map(ToString::to_string).collect();
         eprintln!("{}", step_text(rate_per_s, held, &failures, &report));
@@ -97,11 +98,10 @@ pub fn ramp(
     Ok((report, latency_ns, verdict))
 }
 
-/// The limits, and that the rate is reached: of every message that is due, so many must have come.
-fn with_rate_reached(limits: &Limits, rate_per_s: f64, report: &Report) -> Limits {
-    let deliveries = if report.scenario == "fan-out" { report.plan.groups as f64 } else { 1.0 };
-    let reached = rate_per_s * deliveries * REACHED_SHARE;
-    Limits { rate: Some(limits.rate.map_or(reached, |rate| rate.max(reached))), ..limits.clone() }
+/// That a rate was not reached: fewer messages were sent than were due.
+fn not_reached(rate_per_s: f64, report: &Report) -> Option<Failure> {
+    let sent_per_s = report.sent as f64 / report.duration_s.max(f64::MIN_POSITIVE);
+    Failure::rate_under("the rate of sending", sent_per_s, Some(rate_per_s * REACHED_SHARE))
 }
 
 fn step_text(rate_per_s: f64, held: bool, failures: &[String], report: &Report) -> String {

@@ -1,11 +1,6 @@
 //! What flags and TOML files may say of a run, one over the other, and the [`Plan`] that comes of it.
 
-use std::{
-    fs,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, num::NonZeroUsize, path::Path, time::Duration};
 
 use clap::Args;
 use queen_fabric::placement::CpuList;
@@ -168,7 +163,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`CliError`] if there is no scenario, the target does not resolve, or the file of sizes does not parse.
+    /// [`CliError`] if there is no scenario, or the target does not resolve.
     pub fn plan(&self) -> Result<Plan, CliError> {
         let scenario = self.scenario.ok_or_else(|| {
             CliError::Conflict(format!("no scenario is named: say `scenario = {:?}` or another", Scenario::Push.word()))
@@ -183,10 +178,6 @@ impl Settings {
         let duration = self.duration.map_or(Duration::from_secs(10), Into::into);
         if duration.is_zero() {
             return Err(CliError::Conflict("--duration is zero: there is nothing to measure".into()));
-        }
-        let size = self.size.clone().unwrap_or(Size::Fixed(256));
-        if let Size::File(path) = &size {
-            check_sizes(path)?;
         }
         let number = |said: Option<NonZeroUsize>, default| said.map_or(default, NonZeroUsize::get);
         Ok(Plan {
@@ -205,7 +196,7 @@ impl Settings {
             spread: self.spread.unwrap_or(Spread::Uniform),
             groups: number(self.groups, 4),
             parked: number(self.parked, 1000),
-            size,
+            size: self.size.clone().unwrap_or(Size::Fixed(256)),
             style: self.style.unwrap_or(Style::PushPop),
             seed: self.seed.unwrap_or(1),
             cpus: self.cpus.iter().flat_map(CpuList::iter).collect(),
@@ -215,21 +206,6 @@ impl Settings {
     /// Checks that may fail.
     pub fn allowed(&self) -> Allowed {
         self.allow.clone().unwrap_or_default()
-    }
-}
-
-/// Whether a file of sizes has a number on every line, before a run leans on it.
-fn check_sizes(path: &PathBuf) -> Result<(), CliError> {
-    let text = fs::read_to_string(path).map_err(CliError::file(path))?;
-    if text.is_empty() {
-        return Err(CliError::Content { path: path.clone(), why: "there is no size in it; write one a line".into() });
-    }
-    match text.lines().enumerate().find(|(_, line)| line.trim().parse::<usize>().is_err()) {
-        None => Ok(()),
-        Some((at, line)) => Err(CliError::Content {
-            path: path.clone(),
-            why: format!("line {}: `{line}` is not a number of bytes", at + 1),
-        }),
     }
 }
 

@@ -55,12 +55,12 @@ impl Sla {
         if file.limits.is_empty() {
             return Err(wrong("it has no limits; write some under [limits], such as p99 = \"5ms\""));
         }
-        if file.allow.is_some() {
+        let settings = flags.clone().over(file);
+        if settings.allow.is_some() {
             return Err(wrong(
-                "`allow` does not go into an SLA: its checks are strict; limits.errors may be above zero",
+                "`allow` (--allow) does not go with an SLA: its checks are strict, but for limits.errors",
             ));
         }
-        let settings = flags.clone().over(file);
         let plan = settings.plan().map_err(|error| wrong(&error.to_string()))?;
         Ok(Self { path: path.to_owned(), plan, settings })
     }

@@ -48,14 +48,14 @@ pub fn table(report: &Report) -> String {
         columns(
             &mut text,
             &[
-                ("server CPU", server.cpu_us_per_message.map_or("-".into(), |us| format!("{us:.1} µs/message"))),
-                ("memory", units::bytes(server.rss_bytes as f64)),
-                ("peak", units::bytes(server.peak_rss_bytes as f64)),
+                ("CPU/message", server.cpu_us_per_message.map_or("-".into(), |us| format!("{us:.1} µs"))),
+                ("server RSS", units::bytes(server.rss_bytes as f64)),
+                ("peak RSS", units::bytes(server.peak_rss_bytes as f64)),
             ],
         );
     }
     for (kind, count) in &report.errors_by_kind {
-        let _ = writeln!(text, "  {} of the errors: {kind}", units::count(*count));
+        let _ = writeln!(text, "{} errors: {kind}", units::count(*count));
     }
     text
 }
@@ -82,7 +82,7 @@ pub fn headline(report: &Report) -> String {
 
 /// Names over values, each column as wide as it needs and at least so wide that the tables line up.
 fn columns(text: &mut String, cells: &[(&str, String)]) {
-    const WIDTH: usize = 12;
+    const WIDTH: usize = 13;
     let mut names = String::new();
     let mut values = String::new();
     for (name, value) in cells {
@@ -105,8 +105,8 @@ mod tests {
 request-reply · queen at http://127.0.0.1:6632 · open loop, 50.0/s (poisson) · 8 pairs · 256 bytes
 measured 2.0 s after 2 s of warm-up
 
-        rate        sent    received      errors
-      50.0/s         100         100           0
+         rate         sent     received       errors
+       50.0/s          100          100            0
 ";
         assert!(text.starts_with(expected), "{text}");
         let latency = text.lines().skip_while(|line| !line.contains("p99.9")).nth(1).unwrap();
@@ -120,7 +120,7 @@ measured 2.0 s after 2 s of warm-up
         report.errors_by_kind.insert("queue_full".into(), 3);
         report.interrupted = true;
         let text = table(&report);
-        assert!(text.contains("3 of the errors: queue_full"), "{text}");
+        assert!(text.contains("3 errors: queue_full"), "{text}");
         assert!(text.contains("stopped before its time"), "{text}");
     }
 }
