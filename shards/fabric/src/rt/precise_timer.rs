@@ -93,3 +93,79 @@ impl PreciseTimer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, time::Duration};
+
+    use super::*;
+    use crate::rt::Executor;
+
+    const MS: u64 = 1_000_000;
+    const NEVER_NS: u64 = 3_600_000 * MS;
+
+    /// Runs on an executor, where alone a timer can be made.
+    fn run<T: Send + 'static>(body: impl AsyncFnOnce() -> T + Send + 'static) -> T {
+        Executor::spawn("test", None, Duration::ZERO, move || body()).unwrap().join().unwrap()
+    }
+
+    async fn wait(timer: &mut PreciseTimer) {
+        poll_fn(|cx| timer.poll(cx)).await.unwrap();
+    }
+
+    #[test]
+    fn it_is_never_early_and_serves_again() {
+        run(async || {
+            let mut timer = PreciseTimer::new().unwrap();
+            for delay_ns in [0, 1_000, 50_000, 300_000, 2 * MS] {
+                let at_ns = monotonic_ns() + delay_ns;
+                timer.set(Some(at_ns)).unwrap();
+                wait(&mut timer).await;
+                assert!(monotonic_ns() >= at_ns, "a delay of {delay_ns} ns");
+            }
+        });
+    }
+
+    #[test]
+    fn it_is_finer_than_a_tick() {
+        let shortest_ns = run(async || {
+            let mut timer = PreciseTimer::new().unwrap();
+            let mut shortest_ns = u64::MAX;
+            // A busy machine delays most of them; one that comes in time shows that it can.
+            for _ in 0..1_000 {
+                let begin_ns = monotonic_ns();
+                timer.set(Some(begin_ns + 100_000)).unwrap();
+                wait(&mut timer).await;
+                shortest_ns = shortest_ns.min(monotonic_ns() - begin_ns);
+            }
+            shortest_ns
+        });
+        assert!(shortest_ns < MS, "{shortest_ns} ns");
+    }
+
+    #[test]
+    fn it_may_be_moved_while_it_is_waited_for() {
+        run(async || {
+            let mut timer = PreciseTimer::new().unwrap();
+            let at_ns = monotonic_ns() + 20 * MS;
+            for moved_ns in [NEVER_NS, MS, NEVER_NS] {
+                timer.set(Some(monotonic_ns() + moved_ns)).unwrap();
+                let is_pending = poll_fn(|cx| Poll::Ready(timer.poll(cx).is_pending())).await;
+                assert!(is_pending || moved_ns == MS);
+            }
+            timer.set(Some(at_ns)).unwrap();
+            wait(&mut timer).await;
+            assert!(monotonic_ns() >= at_ns);
+        });
+    }
+
+    #[test]
+    fn a_time_that_is_past_is_ready_and_no_time_is_not() {
+        run(async || {
+            let mut timer = PreciseTimer::new().unwrap();
+            timer.set(Some(0)).unwrap();
+            wait(&mut timer).await;
+            assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx).is_pending())).await);
+        });
+    }
+}
