@@ -26,7 +26,7 @@ use queen_fabric::rt::{Executor, ExecutorError, JoinHandle};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use self::{core::Share, executor::Setup, flow::Flow, shared::Shared, sizes::Sizes};
-use crate::{Outcome, Plan, outcome::Findings, payload, random::Random};
+use crate::{Outcome, Plan, outcome::Findings, payload, plan::Scenario, random::Random};
 
 /// A run that goes on, on executors of its own.
 #[must_use = "join it, or its outcome is never seen"]
@@ -87,7 +87,9 @@ pub fn start(plan: Plan) -> Result<Running, RunError> {
     let flows: Arc<[Arc<Flow>]> = layout.flows.into_iter().map(Arc::new).collect();
     setup::prepare(&plan, &flows)?;
     let plan = Arc::new(plan);
-    let shared = Arc::new(Shared::new(executors, plan.warmup, plan.duration));
+    // A parked pop is woken once: there is nothing to warm up with.
+    let warmup = if plan.scenario == Scenario::Parked { Duration::ZERO } else { plan.warmup };
+    let shared = Arc::new(Shared::new(executors, warmup, plan.duration));
     let mut running = Running { plan, flows, shared, executors: Vec::with_capacity(executors) };
     for executor in 0..executors {
         let own = |part: &&flow::Part| part.executor == executor;

@@ -219,15 +219,24 @@ impl Core {
         }
     }
 
+    /// Whether all who send have sent all that they ever will.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.seats.iter().filter(|seat| seat.paced).all(|seat| seat.exhausted)
+    }
+
     /// Whether all that was due before the end has been sent and answered.
     pub(super) fn has_sent_all(&self) -> bool {
         let behind = |pacer: &Pacer| pacer.is_behind(self.now_ns, self.end_ns);
         let under_way = |seat: &Seat| seat.paced && (seat.busy || seat.assigned_ns.is_some());
-        !self.pacers.iter().flatten().any(behind) && !self.seats.iter().any(under_way)
+        let is_behind = !self.is_exhausted() && self.pacers.iter().flatten().any(behind);
+        !is_behind && !self.seats.iter().any(under_way)
     }
 
     /// Gives up on what was due and could not be sent: nobody took it in time, which is a failure of each.
     pub(super) fn give_up(&mut self) {
+        if self.is_exhausted() {
+            return;
+        }
         let end_ns = self.end_ns;
         let left: u64 = self.pacers.iter_mut().flatten().map(|pacer| pacer.give_up(end_ns)).sum();
         let assigned = self.seats.iter_mut().filter_map(|seat| seat.assigned_ns.take()).count();

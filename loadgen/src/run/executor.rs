@@ -150,7 +150,8 @@ async fn wait_until(at_most: Duration, is_so: impl Fn() -> bool) -> bool {
 async fn keep_time(local: Rc<Local>, mut timer: PreciseTimer, failed: Rc<Cell<Option<String>>>) {
     let ended = poll_fn(|cx| {
         loop {
-            let _changed = local.timer.poll_wait(cx).is_ready();
+            // Until it is pending: only then the next notification wakes this task.
+            while local.timer.poll_wait(cx).is_ready() {}
             let at_ns = local.core.borrow().timer_at_ns();
             let fired = timer.set(at_ns).map_or_else(|error| Poll::Ready(Err(error)), |()| timer.poll(cx));
             match fired {
@@ -185,7 +186,7 @@ async fn supervise(local: &Rc<Local>, shared: &Shared, flows: &[Arc<Flow>], time
                 shared.publish(core.executor, core.recorder.totals());
             }
             if is_parked && !is_exhausted && core.now_ns >= timeline.begin_ns {
-                is_exhausted = core.seats.iter().filter(|seat| seat.paced).all(|seat| seat.exhausted && !seat.busy);
+                is_exhausted = core.is_exhausted() && core.has_sent_all();
                 if is_exhausted {
                     shared.exhausted();
                 }
