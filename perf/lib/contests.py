@@ -56,7 +56,9 @@ class Contest:
     sides: tuple
     limits: tuple = ()
     placements: tuple = (PINNED, FREE)
-    # Closed loop, unless it is paced at this share of the rate that a closed loop reaches.
+    # Flags of loadgen for its pace.
+    pace: tuple = ("--closed",)
+    # In place of them, Poisson arrivals at this share of the rate that a closed loop reaches.
     share_of_peak: float = None
     # Long polls that the server is to hold at once, of which one's memory is wanted.
     parked: int = None
@@ -139,11 +141,13 @@ CONTESTS = (
     two_shards(8, ()),
     Contest(
         "parked",
-        "15,000 parked pops, then a push to each",
-        ("parked", "--parked", "15000"),
+        "15,000 parked pops, then a push to each, all due at once",
+        ("parked", "--parked", "15000", "--connections", "16", "--depth", "16"),
         (queen(),),
+        # The longest latency is the time until all are woken, since all pushes are due within a millisecond.
         (Limit("bytes_each", 4096), Limit("max", 1e6)),
         (PINNED,),
+        pace=("--rate", "15000000", "--arrivals", "constant"),
         parked=15_000,
     ),
     Contest(

@@ -36,7 +36,7 @@ def median(values):
 
 
 def median_round(values):
-    """Which round stands in the middle: its index. Of an even number, the lower one of the two. None if nothing was measured."""
+    """The index of the round in the middle, of an even number the lower one; None if nothing was measured."""
     measured = sorted((value, index) for index, value in enumerate(values) if value is not None)
     return measured[(len(measured) - 1) // 2][1] if measured else None
 

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 
 from .broker import LIMITS, environment
 from .children import HOST, Child, Failed, answers, free_port
@@ -129,7 +130,7 @@ class Postgres:
         programs = postgres_programs()
         with contextlib.ExitStack() as undo:
             # Not below TMPDIR, whose path may be too long for a socket's.
-            self.scratch = pathlib.Path(subprocess.check_output(["mktemp", "-d", "/tmp/queen-compare.XXXXXX"], text=True).strip())
+            self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="queen-compare.", dir="/tmp"))
             undo.callback(shutil.rmtree, self.scratch, ignore_errors=True)
             data, self.sockets = self.scratch / "data", self.scratch / "sockets"
             for directory in (data, self.sockets):
@@ -137,12 +138,13 @@ class Postgres:
                 if self.user:
                     shutil.chown(directory, self.user)
             self.scratch.chmod(0o755)
-            initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+            initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust"]
+            initdb += ["-E", "UTF8", "--no-locale", "--no-sync"]
             made = subprocess.run(initdb, capture_output=True, text=True, cwd="/", **as_user(self.user))
             if made.returncode != 0:
                 raise Failed(f"initdb failed:\n{made.stdout}{made.stderr}")
-            settings = {"listen_addresses": "", "unix_socket_directories": self.sockets, "max_connections": 300, "fsync": "off"}
-            command = [programs / "postgres", "-D", data, *(word for item in settings.items() for word in ("-c", "=".join(map(str, item))))]
+            command = [programs / "postgres", "-D", data, "-c", "listen_addresses=", "-c", "max_connections=300"]
+            command += ["-c", f"unix_socket_directories={self.sockets}"]
             self.server = Child("PostgreSQL", command, user=self.user)
             undo.callback(self.server.stop, signal.SIGINT)
             self.server.wait_until(lambda: "ready to accept connections" in self.server.said())

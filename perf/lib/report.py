@@ -97,23 +97,12 @@ def write(output, command, turns, results, versions, plot_with):
         "rounds": turns.timing.rounds,
         "warmup_s": turns.timing.warmup_s,
         "measured_s": turns.timing.measured_s,
-        "limits": [row for (contest, placement), rounds in results.items() for row in judged(contest, placement, rounds)],
+        "limits": [row for held, rounds in results.items() for row in judged(*held, rounds)],
         "longest_us": longest and {"value": longest[0], "where": longest[1]},
         "faults": [text for _, text in faults(results)],
         "contests": [
-            {
-                "name": contest.name,
-                "title": contest.title,
-                "placement": placement,
-                "commands": {side.name: command_text(turns, contest, placement, side) for side in contest.sides},
-                "medians": {side.name: medians(rounds, side.name) for side in contest.sides},
-                "ratios": ratios(contest, rounds),
-                "rounds": [
-                    {side: {key: value for key, value in run.items() if key != "report"} for side, run in measured.items()}
-                    for measured in rounds
-                ],
-                "plot": plot(plots, contest, placement, rounds, plot_with),
-            }
+            contest_result(turns, contest, placement, rounds)
+            | {"plot": plot(plots, contest, placement, rounds, plot_with)}
             for (contest, placement), rounds in results.items()
         ],
     }
@@ -123,11 +112,29 @@ def write(output, command, turns, results, versions, plot_with):
     return text
 
 
+def contest_result(turns, contest, placement, rounds):
+    """All that was measured of a contest in one placement."""
+    return {
+        "name": contest.name,
+        "title": contest.title,
+        "placement": placement,
+        "commands": {side.name: command_text(turns, contest, placement, side) for side in contest.sides},
+        "medians": {side.name: medians(rounds, side.name) for side in contest.sides},
+        "ratios": ratios(contest, rounds),
+        "rounds": [{side: figures(run) for side, run in measured.items()} for measured in rounds],
+    }
+
+
+def figures(run):
+    """A measurement without the path of its scratch file."""
+    return {metric: value for metric, value in run.items() if metric != "report"}
+
+
 def command_text(turns, contest, placement, side):
     """What put the load on a side, to be typed again."""
     if side.generator == "wrk":
         return "wrk -t1 -c16 -s perf/wrk/push.lua"
-    pace = ["--rate", "HALF_OF_THE_PEAK", "--arrivals", "poisson"] if contest.share_of_peak else ["--closed"]
+    pace = ("--rate", "HALF_OF_THE_PEAK", "--arrivals", "poisson") if contest.share_of_peak else contest.pace
     return " ".join([*turns.load_command(contest, placement, side), *pace])
 
 
@@ -155,7 +162,7 @@ def markdown(result):
         "",
         f"`{result['command']}` at {result['commit']}, on {machine_text(result['machine'])}.",
         "",
-        f"{result['rounds']} rounds; each side in turns, {result['measured_s']:g} s after {result['warmup_s']:g} s of"
+        f"Rounds: {result['rounds']}. Each side in turns, {result['measured_s']:g} s after {result['warmup_s']:g} s of"
         " warm-up, on a server that was started for that run. A ratio is ours over the other's within one round; the"
         " figure is the median of the rounds, in brackets the smallest and the largest. *Pinned*: the server on core 0,"
         " the load on core 1. *Free*: both where the kernel puts them, but for the broker's own shards. One data shard"
@@ -170,8 +177,8 @@ def markdown(result):
         *map(limit_row, result["limits"]),
     ]
     if result["longest_us"]:
-        longest = result["longest_us"]
-        lines += ["", f"The longest latency of ours in any run: {figure('max', longest['value'])} ({longest['where']})."]
+        longest_us, where = result["longest_us"].values()
+        lines += ["", f"The longest latency of ours in any run: {figure('max', longest_us)} ({where})."]
     if result["faults"]:
         lines += ["", "What the load generator's checks found:", "", *(f"- {text}" for text in result["faults"])]
     for contest in result["contests"]:
@@ -179,15 +186,26 @@ def markdown(result):
     return "\n".join(lines) + "\n"
 
 
+def limit_text(row):
+    """A limit and what was found, in a line for a terminal."""
+    found, at_most = limit_figures(row)
+    beside = f" over {row['beside']}" if row["beside"] else ""
+    return f"{row['verdict']}: {METRICS[row['metric']]}{beside} {found}, at most {at_most}"
+
+
 def limit_row(row):
-    beside = row["beside"] or "—"
+    """The same as a row of the Markdown."""
+    found, at_most = limit_figures(row)
+    held = {"not held": "**not held**"}.get(row["verdict"], row["verdict"])
+    beside, metric = row["beside"] or "—", METRICS[row["metric"]]
+    return f"| {row['title']} | {beside} | {row['placement']} | {metric} | {found} | {at_most} | {held} |"
+
+
+def limit_figures(row):
+    """What was found and what is the most, as ratios or with their unit."""
     show = (lambda value: f"{value:.2f}") if row["beside"] else (lambda value: figure(row["metric"], value))
-    found = "—"
-    if "value" in row:
-        found = f"{show(row['value'])} ({show(row['min'])} to {show(row['max'])})"
-    held = {"held": "held", "not held": "**not held**"}.get(row["verdict"], row["verdict"])
-    title, metric = row["title"], METRICS[row["metric"]]
-    return f"| {title} | {beside} | {row['placement']} | {metric} | {found} | {show(row['at_most'])} | {held} |"
+    found = f"{show(row['value'])} ({show(row['min'])} to {show(row['max'])})" if "value" in row else "—"
+    return found, show(row["at_most"])
 
 
 def contest_section(contest):
@@ -195,7 +213,9 @@ def contest_section(contest):
     lines = ["", f"## {title}, {contest['placement']}", ""]
     commands = list(dict.fromkeys(f"`{command}`" for command in contest["commands"].values()))
     lines += [", ".join(commands) + ("" if "--rate" in commands[0] else f". {CLOSED_LOOP}"), ""]
-    columns = [metric for metric in METRICS if metric != "interval_us" and any(contest["medians"][side].get(metric) for side in contest["medians"])]
+    measured = {metric for values in contest["medians"].values() for metric, value in values.items() if value}
+    # The time a message stands in the rate.
+    columns = [metric for metric in METRICS if metric in measured - {"interval_us"}]
     lines += ["| medians | rate | " + " | ".join(METRICS[metric] for metric in columns) + " |"]
     lines += ["|---" * (len(columns) + 2) + "|"]
     for side, values in contest["medians"].items():

@@ -20,7 +20,7 @@ SCHEMES = {"redis": "redis", "nats": "nats"}
 # What a run takes beside its warm-up and its measured part, about: start, last messages, stop.
 BESIDE_S = {"queen-engine": 4.0}
 BESIDE_ELSE_S = 1.0
-PARKING_S = 6.0
+PARKING_S = 12.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,22 +63,22 @@ class Turns:
 
     def all_rounds(self, contest, placement):
         """The contest's rounds: a measurement by side each, one after the other."""
-        pacing = ["--closed"]
+        pace = contest.pace
         if contest.share_of_peak:
-            peak = self.run(contest, placement, contest.sides[0], pacing, "peak")
+            peak = self.run(contest, placement, contest.sides[0], pace, "peak")
             rate = round(contest.share_of_peak * peak["rate_per_s"])
             print(f"  a closed loop reaches {peak['rate_per_s']:,.0f}/s: paced at {rate:,}/s", flush=True)
-            pacing = ["--rate", str(rate), "--arrivals", "poisson"]
+            pace = ("--rate", str(rate), "--arrivals", "poisson")
         rounds = []
         for number in range(1, self.timing.rounds + 1):
             measured = {}
             for side in contest.sides:
-                measured[side.name] = self.run(contest, placement, side, pacing, f"round-{number}")
+                measured[side.name] = self.run(contest, placement, side, pace, f"round-{number}")
                 print(f"  round {number}  {said(side, measured[side.name])}", flush=True)
             rounds.append(measured)
         return rounds
 
-    def run(self, contest, placement, side, pacing, name):
+    def run(self, contest, placement, side, pace, name):
         """One measurement on a fresh server. A generator's failed check is in the measurement, not an exception."""
         directory = self.tools.scratch / contest.name / placement / name
         directory.mkdir(parents=True, exist_ok=True)
@@ -88,9 +88,9 @@ class Turns:
                 return self.run_wrk(server, placement)
             if contest.parked:
                 with ParkedMemory(server, contest.parked) as memory:
-                    measured = self.run_loadgen(contest, placement, side, pacing, server, report)
+                    measured = self.run_loadgen(contest, placement, side, pace, server, report)
                 return measured | {"bytes_each": memory.bytes_each}
-            return self.run_loadgen(contest, placement, side, pacing, server, report)
+            return self.run_loadgen(contest, placement, side, pace, server, report)
 
     def server(self, side, placement, directory):
         cpu = SERVER_CPU if placement == PINNED else None
@@ -116,13 +116,13 @@ class Turns:
         times = ["--warmup", f"{self.timing.warmup_s:g}s", "--duration", f"{self.timing.measured_s:g}s"]
         return ["loadgen", *contest.load, *side.load, *times, *cpus]
 
-    def run_loadgen(self, contest, placement, side, pacing, server, report):
-        command = [self.tools.loadgen, *self.load_command(contest, placement, side)[1:], *pacing, "--quiet"]
+    def run_loadgen(self, contest, placement, side, pace, server, report):
+        command = [self.tools.loadgen, *self.load_command(contest, placement, side)[1:], *pace, "--quiet"]
         command += ["--target", f"{SCHEMES.get(side.server, 'http')}://{HOST}:{server.port}"]
         command += ["--server-pid", server.pid, "--json", report, "--plot", report.with_suffix(".svg")]
         ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ran.returncode not in (0, 1) or not report.exists():
-            raise Failed(f"loadgen ended with {ran.returncode}:\n{' '.join(map(str, command))}\n{ran.stdout}{ran.stderr}")
+            raise Failed(f"`{' '.join(ran.args)}` ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
         return measurement(json.loads(report.read_text()), report)
 
     def run_wrk(self, server, placement):
@@ -162,7 +162,7 @@ class ParkedMemory:
 
     def parked(self):
         metrics = exchange(self.server.port, "GET", "/metrics/prometheus").decode()
-        return sum(float(value) for value in re.findall(r"^queen_shard_parked_pops\{.*\} (\S+)$", metrics, re.MULTILINE))
+        return int(re.search(r"^queen_parked_long_polls (\d+)$", metrics, re.MULTILINE).group(1))
 
     def look(self):
         while not self.is_over.wait(self.LOOK_EVERY_S):
@@ -210,5 +210,6 @@ def said(side, measured):
 
 def medians(rounds, side):
     """The medians of a side's measurements by metric."""
-    metrics = dict.fromkeys(metric for measured in rounds for metric in measured[side] if metric not in ("faults", "report"))
-    return {metric: median(measured[side].get(metric) for measured in rounds) for metric in metrics}
+    metrics = dict.fromkeys(metric for measured in rounds for metric in measured[side])
+    figures = [metric for metric in metrics if metric not in ("faults", "report")]
+    return {metric: median(measured[side].get(metric) for measured in rounds) for metric in figures}
