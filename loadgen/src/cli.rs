@@ -33,10 +33,12 @@ use std::{
 };
 
 use clap::Parser;
+use hdrhistogram::Histogram;
 
 use self::{
     args::{Cli, Command, PlotArgs, RunArgs, SlaArgs, WatchArgs},
     error::CliError,
+    limits::Verdict,
     measure::{Interrupt, Watch, measure},
     report::Report,
     settings::Settings,
@@ -81,48 +83,69 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode, CliError> {
     }
     let plan = settings.plan()?;
     let plot = args.plot.unwrap_or_else(|| PathBuf::from(format!("loadgen-{}.svg", plan.scenario.word())));
-    for path in [args.json.as_ref(), args.hdr.as_ref(), Some(&plot)].into_iter().flatten() {
-        can_write(path)?;
-    }
+    let files = Files { json: args.json, hdr: args.hdr, plot };
+    files.can_be_written()?;
     let watch = watch(args.watch)?;
-    let allowed = settings.allowed();
-
+    let (limits, allowed) = (&settings.limits, settings.allowed());
     let (report, latency_ns, verdict) = if args.ramp {
         let Pacing::Open { rate_per_s, .. } = plan.pacing else {
             return Err(CliError::Conflict("--ramp needs an open loop: leave `closed` out of the file".into()));
         };
-        if settings.limits.is_empty() {
+        if limits.is_empty() {
             return Err(CliError::Conflict("--ramp needs limits: --sla FILE, or --p99 5ms and the like".into()));
         }
-        ramp::ramp(&plan, rate_per_s, &settings.limits, &allowed, &watch)?
+        ramp::ramp(&plan, rate_per_s, limits, &allowed, &watch)?
     } else {
         let (report, latency_ns) = measure(&plan, &watch)?;
-        let verdict = settings.limits.verdict(&allowed, &report);
+        let verdict = limits.verdict(&allowed, &report);
         (report, latency_ns, verdict)
     };
-
-    let mut face = table::table(&report);
-    if report.samples() > 0 {
-        write(&plot, &plot::svg(&[(report.scenario.clone(), report.clone())])?)?;
-        face += &format!("plot: {}\n", plot.display());
-    }
-    face += &format!("{verdict}\n");
-    if let Some(path) = &args.hdr {
-        write(path, &hgrm::hgrm(&latency_ns))?;
-    }
-    match &args.json {
-        // Whoever reads the JSON from stdout wants nothing else there.
-        Some(path) if path == Path::new(STDOUT) => {
-            print!("{}", report.to_json());
-            eprint!("{face}");
-        }
-        Some(path) => {
-            write(path, &report.to_json())?;
-            print!("{face}");
-        }
-        None => print!("{face}"),
-    }
+    files.write(&report, &latency_ns, &verdict)?;
     Ok(exit_code(verdict.passed(), &watch))
+}
+
+/// Where a run is to leave what it found.
+struct Files {
+    json: Option<PathBuf>,
+    hdr: Option<PathBuf>,
+    plot: PathBuf,
+}
+
+impl Files {
+    /// Whether their directories are there, before a run is made for them.
+    fn can_be_written(&self) -> Result<(), CliError> {
+        let files = [self.json.as_ref(), self.hdr.as_ref(), Some(&self.plot)];
+        files.into_iter().flatten().try_for_each(|path| {
+            let directory = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+            fs::read_dir(directory).map(drop).map_err(CliError::file(path))
+        })
+    }
+
+    /// Writes them, and prints the table and the verdict.
+    fn write(&self, report: &Report, latency_ns: &Histogram<u64>, verdict: &Verdict) -> Result<(), CliError> {
+        let mut face = table::table(report);
+        if report.samples() > 0 {
+            write(&self.plot, &plot::svg(&[(report.scenario.clone(), report.clone())])?)?;
+            face += &format!("plot: {}\n", self.plot.display());
+        }
+        face += &format!("{verdict}\n");
+        if let Some(path) = &self.hdr {
+            write(path, &hgrm::hgrm(latency_ns))?;
+        }
+        match &self.json {
+            // Whoever reads the JSON from stdout wants nothing else there.
+            Some(path) if path == Path::new(STDOUT) => {
+                print!("{}", report.to_json());
+                eprint!("{face}");
+            }
+            Some(path) => {
+                write(path, &report.to_json())?;
+                print!("{face}");
+            }
+            None => print!("{face}"),
+        }
+        Ok(())
+    }
 }
 
 /// The path that stands for stdout.
@@ -166,15 +189,6 @@ fn exit_code(passed: bool, watch: &Watch) -> ExitCode {
         Some(signal) => ExitCode::from(128 + signal),
         None => ExitCode::SUCCESS,
     }
-}
-
-/// Whether a file can be written, before a run is made for it: its directory must be there.
-fn can_write(path: &Path) -> Result<(), CliError> {
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    fs::read_dir(directory).map(drop).map_err(CliError::file(path))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CliError> {

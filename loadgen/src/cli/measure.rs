@@ -20,9 +20,9 @@ use super::{
     error::CliError,
     progress::{BAR_INTERVAL, Progress},
     report::{Report, messages},
-    server::{Server, Usage},
+    server::{Server, ServerUse, Usage},
 };
-use crate::{Plan, plan::Pacing, run};
+use crate::{Plan, run};
 
 /// How often a run is looked at close to the beginning and the end of its measured part, where the server's CPU time is
 /// read: 5 ms are 0.05 % of the usual 10 s.
@@ -104,15 +104,6 @@ pub fn measure(plan: &Plan, watch: &Watch) -> Result<(Report, Histogram<u64>), C
     Ok((Report::new(plan, &outcome, server), outcome.latency_ns))
 }
 
-/// The same plan at another rate.
-pub fn at_rate(plan: &Plan, per_s: f64) -> Plan {
-    let mut plan = plan.clone();
-    if let Pacing::Open { rate_per_s, .. } = &mut plan.pacing {
-        *rate_per_s = per_s;
-    }
-    plan
-}
-
 /// Reads the server's use when the measured part begins and when it ends.
 struct Sampler {
     server: Option<Server>,
@@ -145,7 +136,7 @@ impl Sampler {
         }
     }
 
-    fn used(&self, messages: u64) -> Option<super::server::ServerUse> {
+    fn used(&self, messages: u64) -> Option<ServerUse> {
         Some(self.end?.since(&self.start?, messages))
     }
 }

@@ -36,7 +36,7 @@ impl Progress {
             Face::Quiet
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(millis(plan.duration));
-            let template = "[{bar:24}] {msg}";
+            let template = "[{bar:10}] {wide_msg}";
             bar.set_style(ProgressStyle::with_template(template).expect("a template of ours").progress_chars("=> "));
             Face::Bar(bar)
         } else {

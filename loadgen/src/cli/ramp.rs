@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     error::CliError,
     limits::{Failure, Limits, Verdict},
-    measure::{Watch, at_rate, measure},
+    measure::{Watch, measure},
     report::Report,
     units,
     words::Allowed,
 };
-use crate::Plan;
+use crate::{Plan, plan::Pacing};
 
 /// The search ends when the rate that holds and the one that does not are this close.
 const PRECISION: f64 = 1.05;
@@ -96,6 +96,15 @@ pub fn ramp(
     let (mut report, latency_ns, verdict) = best.expect("the first rate was tried");
     report.ramp = steps;
     Ok((report, latency_ns, verdict))
+}
+
+/// The same plan at another rate.
+fn at_rate(plan: &Plan, per_s: f64) -> Plan {
+    let mut plan = plan.clone();
+    if let Pacing::Open { rate_per_s, .. } = &mut plan.pacing {
+        *rate_per_s = per_s;
+    }
+    plan
 }
 
 /// That a rate was not reached: fewer messages were sent than were due.
