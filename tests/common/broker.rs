@@ -134,6 +134,18 @@ impl Broker {
         self.gauge("parked")
     }
 
+    /// Requests that wait for their reply, by `/status`, over all shards.
+    pub fn open_requests(&self) -> u64 {
+        self.gauge("openRequests")
+    }
+
+    /// A counter of `/metrics/prometheus`, by its name there with its labels.
+    pub fn counter(&self, name: &str) -> u64 {
+        let page = self.connect().get("/metrics/prometheus");
+        let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        line.unwrap_or_else(|| panic!("{name} in {}", page.text()))
+    }
+
     /// Open connections, by `/status`, over all shards; the one that asks is among them.
     pub fn connections(&self) -> u64 {
         self.gauge("connections")
