@@ -7,12 +7,18 @@ use std::{
     future::poll_fn,
     io,
     net::SocketAddr,
+    os::fd::OwnedFd,
     rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use queen_fabric::rt::{Notify, TcpStream, monotonic_ns, sleep};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
 
 use super::{
     core::{Core, Local},
@@ -63,12 +69,16 @@ impl Connection {
     }
 
     /// Works on `stream`, and on its successors at the same address, until it is cancelled.
-    pub(super) async fn work(mut self, mut stream: TcpStream, address: SocketAddr) {
+    pub(super) async fn work(mut self, stream: TcpStream, address: SocketAddr) {
+        let mut stream = stream.into_fd();
         let mut pause = PAUSE_MIN;
         loop {
             self.open();
             let opened_ns = monotonic_ns();
-            let loss = poll_fn(|cx| self.poll(cx, &mut stream)).await;
+            let loss = match self.local.sockets.add(&stream, self.seat as u64) {
+                Ok(()) => poll_fn(|cx| self.poll(cx, &stream)).await,
+                Err(_) => Loss::Disconnected,
+            };
             drop(stream);
             self.on_loss(loss);
             if Duration::from_nanos(monotonic_ns() - opened_ns) > PAUSE_MAX {
@@ -78,7 +88,7 @@ impl Connection {
                 sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
                 match TcpStream::connect(address).await {
-                    Ok(stream) => break stream,
+                    Ok(stream) => break stream.into_fd(),
                     Err(_) => self.fail("not_connected"),
                 }
             };
@@ -111,13 +121,12 @@ impl Connection {
     }
 
     /// Reads, lets the role act and writes, until nothing more can be done without waiting. Ready when it is lost.
-    fn poll(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<Loss> {
+    fn poll(&mut self, cx: &mut Context<'_>, stream: &OwnedFd) -> Poll<Loss> {
         let local = Rc::clone(&self.local);
         for _ in 0..TURNS {
-            let has_read = match self.poll_read(cx, stream, &local) {
-                Poll::Ready(Ok(())) => true,
-                Poll::Ready(Err(loss)) => return Poll::Ready(loss),
-                Poll::Pending => false,
+            let has_read = match self.read(stream, &local) {
+                Ok(has_read) => has_read,
+                Err(loss) => return Poll::Ready(loss),
             };
             let is_woken = self.notify.poll_wait(cx).is_ready();
             {
@@ -134,11 +143,7 @@ impl Connection {
                 }
                 local.notify_timer(core);
             }
-            let is_written = match self.poll_write(cx, stream) {
-                Poll::Ready(Ok(())) => true,
-                Poll::Ready(Err(_)) => return Poll::Ready(Loss::Disconnected),
-                Poll::Pending => false,
-            };
+            let Ok(is_written) = self.write(stream) else { return Poll::Ready(Loss::Disconnected) };
             if !has_read && !is_woken {
                 let core = &mut *local.core.borrow_mut();
                 core.seats[self.seat].started |= is_written && !self.is_fresh;
@@ -159,15 +164,24 @@ impl Connection {
         seat.exhausted = self.role.is_exhausted();
     }
 
-    /// Reads once, and hands what is complete to the role.
-    fn poll_read(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream, local: &Local) -> Poll<Result<(), Loss>> {
-        let scratch = &mut *local.scratch.borrow_mut();
-        let bytes = match stream.poll_read(cx, scratch) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Loss::Disconnected)),
-            Poll::Ready(Ok(bytes)) => bytes,
-        };
+    /// Reads once, if there may be something, and hands what is complete to the role. False when nothing was there.
+    fn read(&mut self, stream: &OwnedFd, local: &Local) -> Result<bool, Loss> {
         let core = &mut *local.core.borrow_mut();
+        if !core.seats[self.seat].readable {
+            return Ok(false);
+        }
+        let scratch = &mut **local.scratch.borrow_mut();
+        let bytes = match rustix::net::recv(stream, &mut *scratch, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(Loss::Disconnected),
+            Ok((bytes, _)) => bytes,
+            Err(Errno::AGAIN) => {
+                core.seats[self.seat].readable = false;
+                return Ok(false);
+            }
+            Err(_) => return Err(Loss::Disconnected),
+        };
+        // A read that does not fill the buffer has emptied the socket: what comes after it is told of anew.
+        core.seats[self.seat].readable = bytes == scratch.len();
         core.set_now(monotonic_ns());
         let (driver, role, is_greeting) = (&mut *self.driver, &mut *self.role, &mut self.is_greeting);
         let mut on_event = |event: Event<'_>| match event {
@@ -181,20 +195,20 @@ impl Connection {
             self.input.extend_from_slice(read);
             driver.decode(&self.input, &mut on_event).map(|taken| drop(self.input.drain(..taken)))
         };
-        Poll::Ready(decoded.map_err(|_| Loss::Garbled))
+        decoded.map(|()| true).map_err(|_| Loss::Garbled)
     }
 
-    /// Writes what the role has started.
-    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+    /// Writes what the role has started. False when the socket has no room for it now.
+    fn write(&mut self, stream: &OwnedFd) -> io::Result<bool> {
         while self.written < self.out.len() {
-            match stream.poll_write(cx, &self.out[self.written..]) {
-                Poll::Ready(Ok(bytes)) => self.written += bytes,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
+            match rustix::net::send(stream, &self.out[self.written..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(bytes) => self.written += bytes,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
             }
         }
         self.out.clear();
         self.written = 0;
-        Poll::Ready(Ok(()))
+        Ok(true)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use queen_fabric::rt::Notify;
+use queen_fabric::rt::{Notify, PollSet};
 
 use super::{
     flow::Flow,
@@ -31,6 +31,8 @@ pub(super) struct Local {
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// Says that the timer may have to fire earlier.
     pub(super) timer: Notify,
+    /// The connections' sockets, each under its seat.
+    pub(super) sockets: PollSet,
 }
 
 /// The state that roles work with.
@@ -74,6 +76,8 @@ pub(super) struct Seat {
     pub(super) gives_up_at_ns: Option<u64>,
     /// It was.
     pub(super) expired: bool,
+    /// Its socket has something to read, or is at its end.
+    pub(super) readable: bool,
 }
 
 impl Seat {
@@ -83,8 +87,9 @@ impl Seat {
 }
 
 impl Local {
-    pub(super) fn new(core: Core) -> Rc<Self> {
+    pub(super) fn new(core: Core, sockets: PollSet) -> Rc<Self> {
         Rc::new(Self {
+            sockets,
             core: RefCell::new(core),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             timer: Notify::new(),

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
-use queen_fabric::rt::{PreciseTimer, Task, TcpStream, monotonic_ns, sleep, spawn_local};
+use queen_fabric::rt::{PollSet, PreciseTimer, Task, TcpStream, monotonic_ns, sleep, spawn_local};
 
 use super::{
     RunError,
@@ -52,10 +52,12 @@ pub(super) async fn run(setup: Setup) -> Result<(), RunError> {
         let paced = part.job.is_paced(flows[part.flow].kind);
         core.seats.push(Seat::new(paced));
     }
-    let local = Local::new(core);
-    let timer = PreciseTimer::new().map_err(|error| RunError::Executor(format!("no timer could be made: {error}")))?;
+    let no_descriptor = |error| RunError::Executor(format!("{error}: raise the limit of open files (ulimit -n)"));
+    let local = Local::new(core, PollSet::new().map_err(no_descriptor)?);
+    let timer = PreciseTimer::new().map_err(no_descriptor)?;
     let failed = Rc::new(Cell::new(None));
     let timer = spawn_local(keep_time(Rc::clone(&local), timer, Rc::clone(&failed)));
+    let sockets = spawn_local(watch(Rc::clone(&local), Rc::clone(&failed)));
     let connections = open(&local, &parts, &sizes, &plan).await?;
     let Some(timeline) = begin(&local, &shared, &flows, &shares).await? else { return Ok(()) };
     supervise(&local, &shared, &flows, timeline).await;
@@ -63,6 +65,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), RunError> {
         connection.cancel().await;
     }
     timer.cancel().await;
+    sockets.cancel().await;
     let core = &mut *local.core.borrow_mut();
     core.set_now(monotonic_ns());
     let last = core.recorder.current_second();
@@ -167,6 +170,24 @@ async fn keep_time(local: Rc<Local>, mut timer: PreciseTimer, failed: Rc<Cell<Op
     })
     .await;
     failed.set(Some(format!("the timer failed: {ended}")));
+    local.core.borrow().shared.finish();
+}
+
+/// Wakes connections that have something to read, or room to write.
+async fn watch(local: Rc<Local>, failed: Rc<Cell<Option<String>>>) {
+    let wake = |number: u64| {
+        let core = &mut *local.core.borrow_mut();
+        if let Some(seat) = usize::try_from(number).ok().and_then(|seat| core.seats.get_mut(seat)) {
+            seat.readable = true;
+            seat.notify.notify();
+        }
+    };
+    let error = loop {
+        if let Err(error) = local.sockets.wait(wake).await {
+            break error;
+        }
+    };
+    failed.set(Some(format!("sockets could not be waited for: {error}")));
     local.core.borrow().shared.finish();
 }
 

@@ -8,6 +8,7 @@ mod deadline;
 mod executor;
 mod net;
 mod notify;
+mod poll_set;
 mod port;
 mod precise_timer;
 
@@ -16,5 +17,6 @@ pub use deadline::{Deadline, sleep, sleep_until};
 pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_now};
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
+pub use poll_set::PollSet;
 pub use port::{ReservedPort, reserve_port};
 pub use precise_timer::{PreciseTimer, monotonic_ns};
