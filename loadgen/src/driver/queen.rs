@@ -345,3 +345,144 @@ fn status_word(status: u16) -> &'static str {
         _ => "http_status",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::testing::{Seen, assert_decodes},
+        *,
+    };
+
+    const SOURCE: Source<'_> = Source { queue: "q", partitions: 1, group: None };
+
+    fn batch(payloads: &[&str]) -> Batch {
+        let mut batch = Batch::default();
+        payloads.iter().for_each(|payload| batch.add(|out| out.extend_from_slice(payload.as_bytes())));
+        batch
+    }
+
+    fn response(status: u16, body: &str) -> String {
+        format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    fn message(payload: &str, reply_to: Option<&str>) -> Seen {
+        Seen::Message(payload.into(), reply_to.map(Into::into))
+    }
+
+    /// The head and the body of what was appended, whose content length must be right.
+    fn split(out: &[u8]) -> (&str, &str) {
+        let (head, body) = std::str::from_utf8(out).unwrap().split_once("\r\n\r\n").unwrap();
+        let length = head.rsplit_once("Content-Length: ").unwrap().1;
+        assert_eq!(length.parse(), Ok(body.len()));
+        (head.lines().next().unwrap(), body)
+    }
+
+    #[test]
+    fn answers_are_found_however_the_bytes_are_cut() {
+        let asked = || {
+            let mut queen = Queen::new("h");
+            let out = &mut Vec::new();
+            queen.push(Place { queue: "q", partition: None }, &batch(&["1"]), out);
+            (0..3).for_each(|_| {
+                queen.pop(SOURCE, 1, 0, out);
+            });
+            queen.request("q", b"1", 0, out);
+            queen.exchange(&Replies::default(), SOURCE, 1, 0, out);
+            queen.push(Place { queue: "q", partition: None }, &batch(&["1"]), out);
+            queen
+        };
+        let input = [
+            response(201, r#"{"pushed":12}"#),
+            response(200, r#"{"queue":"q","messages":[]}"#),
+            response(200, r#"{"queue":"q","messages":[{"id":"e:1","payload":"ab"},{"payload": "cd","replyTo":"i"}]}"#),
+            // In the order of the alphabet, as some brokers render it, and with a payload that is none of ours.
+            response(200, r#"{"messages":[{"payload":12,"replyTo":"i"},{"payload":"c","x":1}],"queue":"q"}"#),
+            response(200, r#"{"reply":"xyz"}"#),
+            response(
+                200,
+                r#"{"pushes":[{"status":429,"code":"queue_full"}],"queue":"q","messages":[{"replyTo":"j","payload":"e"}]}"#,
+            ),
+            response(429, r#"{"error":"the queue is full","code":"queue_full"}"#),
+        ]
+        .concat();
+        let wanted = [
+            Seen::Answered(12),
+            Seen::Answered(0),
+            message("\"ab\"", None),
+            message("\"cd\"", Some("i")),
+            Seen::Answered(0),
+            message("12", Some("i")),
+            message("\"c\"", None),
+            Seen::Answered(0),
+            message("\"xyz\"", None),
+            Seen::Answered(0),
+            Seen::PartRefused("queue_full".into()),
+            message("\"e\"", Some("j")),
+            Seen::Answered(0),
+            Seen::Refused("queue_full".into()),
+        ];
+        assert_decodes(asked, input.as_bytes(), &wanted);
+    }
+
+    #[test]
+    fn a_failure_without_a_code_is_called_by_its_status() {
+        let mut queen = Queen::new("h");
+        queen.pop(SOURCE, 1, 0, &mut Vec::new());
+        let mut codes = Vec::new();
+        let input = response(503, "<html>");
+        queen
+            .decode(input.as_bytes(), &mut |event| match event {
+                Event::Refused { code } => codes.push(code.to_owned()),
+                other => panic!("{other:?}"),
+            })
+            .unwrap();
+        assert_eq!(codes, ["http_503"]);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_is_garbled() {
+        assert_eq!(Queen::new("h").decode(response(200, "{}").as_bytes(), &mut |_| {}), Err(Garbled));
+    }
+
+    #[test]
+    fn a_push_has_its_messages_and_its_length() {
+        for partition in [None, Some(7), Some(12)] {
+            let mut out = Vec::new();
+            Queen::new("h").push(Place { queue: "q", partition }, &batch(&["\"a\"", "\"bc\""]), &mut out);
+            let (line, body) = split(&out);
+            assert_eq!(line, "POST /api/v1/ephemeral/push HTTP/1.1");
+            let named = partition.map_or(String::new(), |number| format!(r#","partition":"p{number}""#));
+            assert_eq!(body, format!(r#"{{"queue":"q"{named},"messages":[{{"payload":"a"}},{{"payload":"bc"}}]}}"#));
+        }
+    }
+
+    #[test]
+    fn a_pop_names_what_it_wants() {
+        let mut out = Vec::new();
+        let source = Source { group: Some(3), ..SOURCE };
+        Queen::new("h:1").pop(source, 10, 400_000, &mut out);
+        let wanted = "GET /api/v1/ephemeral/pop?queue=q&batch=10&group=g3&wait=true&timeout=300000&autoAck=true \
+                      HTTP/1.1\r\nHost: h:1\r\n\r\n";
+        assert_eq!(std::str::from_utf8(&out), Ok(wanted));
+    }
+
+    #[test]
+    fn the_two_verbs_have_their_parts_and_their_lengths() {
+        let mut out = Vec::new();
+        Queen::new("h").request("q", b"\"a\"", 2_500, &mut out);
+        let (line, body) = split(&out);
+        assert_eq!(line, "POST /api/v1/ephemeral/request HTTP/1.1");
+        assert_eq!(body, r#"{"queue":"q","payload":"a","timeout":2500}"#);
+
+        let mut replies = Replies::default();
+        replies.add(|out| out.extend_from_slice(b"i1"), b"\"r\"");
+        replies.add(|out| out.extend_from_slice(b"i2"), b"\"s\"");
+        out.clear();
+        Queen::new("h").exchange(&replies, SOURCE, 1, 20_000, &mut out);
+        let (line, body) = split(&out);
+        assert_eq!(line, "POST /api/v1/ephemeral/exchange HTTP/1.1");
+        let pushes = r#"{"queue":"i1","messages":[{"payload":"r"}]},{"queue":"i2","messages":[{"payload":"s"}]}"#;
+        let pop = r#"{"queue":"q","batch":1,"wait":true,"timeout":20000,"autoAck":true}"#;
+        assert_eq!(body, format!(r#"{{"pushes":[{pushes}],"pop":{pop}}}"#));
+    }
+}
