@@ -42,10 +42,10 @@ def median_round(values):
 
 
 def verdict(value, at_most):
-    """Whether a limit is held, in a word. A value within a hundredth of the limit is held: it is not known closer."""
+    """Whether a limit is held, in a word. The limit itself is held."""
     if value is None:
         return "not measured"
-    return "held" if value <= at_most * 1.01 else "not held"
+    return "held" if value <= at_most else "not held"
 
 
 def seconds_text(seconds):

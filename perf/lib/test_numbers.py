@@ -36,9 +36,9 @@ class Medians(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
-    def test_a_limit_is_held_up_to_its_last_digit(self):
+    def test_a_limit_is_held_up_to_itself(self):
         self.assertEqual(verdict(1.05, 1.05), "held")
-        self.assertEqual(verdict(1.2, 1.05), "not held")
+        self.assertEqual(verdict(1.06, 1.05), "not held")
 
     def test_what_was_not_measured_is_not_held(self):
         self.assertEqual(verdict(None, 1.0), "not measured")
