@@ -118,7 +118,7 @@ def contest_result(turns, contest, placement, rounds):
         "name": contest.name,
         "title": contest.title,
         "placement": placement,
-        "commands": {side.name: command_text(turns, contest, placement, side) for side in contest.sides},
+        "commands": {side.name: command_text(turns, contest, placement, side, rounds) for side in contest.sides},
         "medians": {side.name: medians(rounds, side.name) for side in contest.sides},
         "ratios": ratios(contest, rounds),
         "rounds": [{side: figures(run) for side, run in measured.items()} for measured in rounds],
@@ -130,11 +130,13 @@ def figures(run):
     return {metric: value for metric, value in run.items() if metric != "report"}
 
 
-def command_text(turns, contest, placement, side):
+def command_text(turns, contest, placement, side, rounds):
     """What put the load on a side, to be typed again."""
     if side.generator == "wrk":
         return "wrk -t1 -c16 -s perf/wrk/push.lua"
-    pace = ("--rate", "HALF_OF_THE_PEAK", "--arrivals", "poisson") if contest.share_of_peak else contest.pace
+    pace = contest.pace
+    if contest.share_of_peak:
+        pace = ("--rate", f"{rounds[0][side.name]['paced_per_s']:.0f}", "--arrivals", "poisson")
     return " ".join([*turns.load_command(contest, placement, side), *pace])
 
 

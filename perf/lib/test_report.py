@@ -24,6 +24,7 @@ def run(p50, cpu_us, **faults):
     latency_us = {metric: factor * p50 for factor, metric in enumerate(LATENCIES, 1)}
     server = {"cpu_us_per_message": cpu_us, "rss_bytes": 1 << 20, "peak_rss_bytes": 2 << 20}
     reported = {"rate_per_s": 1e6 / p50, "latency_us": latency_us, "server": server, "errors": 0, **faults}
+    reported["plan"] = {"rate_per_s": None}
     return measurement(reported, pathlib.Path("scratch/queen.json"))
 
 
@@ -47,7 +48,13 @@ class Judgement(unittest.TestCase):
 
     def test_a_run_without_messages_is_no_measurement(self):
         empty = measurement(
-            {"rate_per_s": 0.0, "latency_us": dict.fromkeys(LATENCIES, 0.0), "server": None, "lost": 1},
+            {
+                "rate_per_s": 0.0,
+                "latency_us": dict.fromkeys(LATENCIES, 0.0),
+                "server": None,
+                "lost": 1,
+                "plan": {"rate_per_s": None},
+            },
             pathlib.Path("queen.json"),
         )
         rounds = [{"queen": run(100, 20), "redis": empty}]

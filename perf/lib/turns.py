@@ -187,6 +187,7 @@ def measurement(report, path):
     kinds = ("lost", "duplicated", "reordered", "corrupted", "errors")
     return {
         "rate_per_s": report["rate_per_s"],
+        "paced_per_s": report["plan"]["rate_per_s"],
         "interval_us": 1e6 / report["rate_per_s"] if report["rate_per_s"] else None,
         **{metric: report["latency_us"][metric] or None for metric in ("p50", "p99", "p999", "max")},
         "cpu_us": server.get("cpu_us_per_message"),
