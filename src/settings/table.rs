@@ -298,7 +298,7 @@ pub(super) const TABLE: &[Setting] = &[
         "pops",
         1..=1_000_000_000,
         ephemeral.max_parked,
-        "Pops that wait on this node; above it 429 `parked_limit`."
+        "Pops and requests that wait on this node; above it 429 `parked_limit`."
     ),
     integer!(
         "QUEEN_EPHEMERAL_RATE",
