@@ -9,12 +9,23 @@ use hdrhistogram::Histogram;
 pub struct Outcome {
     /// From the end of the warm-up to the end of the measured part.
     pub measured: Duration,
-    /// Messages sent in the measured part (of `request-reply`: requests).
+    /// Messages sent that were due in the measured part (of `request-reply`: requests; of `pop`: as `received`).
     pub sent: u64,
-    /// Messages received in the measured part (of `request-reply`: replies).
+    /// Messages received that were due in the measured part, whenever they came (of `request-reply`: replies; of `push`,
+    /// which nobody receives: messages that the broker took).
     pub received: u64,
-    /// Requests that failed in the measured part, by what went wrong: an error code of the broker, or a word such as
-    /// `timeout` or `disconnected`.
+    /// Requests that failed in the measured part or after it, by what went wrong: an error code of the broker, or a word.
+    ///
+    /// | word | what happened |
+    /// |---|---|
+    /// | `timeout` | no answer within 30 seconds (beyond what a pop waits by itself) |
+    /// | `disconnected`, `garbled` | the broker closed the connection, or sent what is not its protocol |
+    /// | `not_connected` | a lost connection could not be opened again, which is tried until the end |
+    /// | `not_sent` | due before the end, and no connection was free for it within ten seconds after it |
+    /// | `unanswered` | sent, and not answered when the run gave up |
+    /// | `empty` | a pop of the `pop` scenario found nothing within its wait: the queue was not filled fast enough |
+    /// | `short_push` | a push was answered with another number of messages than it had |
+    /// | `wrong_reply`, `no_reply_to`, `unexpected_message` | an answer of the wrong kind |
     pub errors: BTreeMap<String, u64>,
     /// What the checks found, over the whole run, warm-up and the wait for the last messages included.
     pub findings: Findings,

@@ -121,7 +121,8 @@ pub enum Spread {
     Zipf(f64),
 }
 
-/// How many bytes a payload has. Half of them do not compress.
+/// How many bytes a payload has, its quotes included. Beside 43 bytes of header and checksum, below which a plan is
+/// refused, half of them do not compress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Size {
     /// All the same.

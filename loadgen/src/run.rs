@@ -4,8 +4,8 @@
 //! `run::connection`), every connection has a role (`run::role`), and what they send when is paced on each executor
 //! (`run::pace`). They share a clock, the ledger of messages and little else (`run::shared`).
 //!
-//! The measured part ends at its time. Then what was due is still sent and answered, and what was sent is waited for:
-//! for as long as something came within two seconds, and for ten at most.
+//! The measured part ends at its time. Then what was due before is still sent and answered, for ten seconds at most, and
+//! what was sent is waited for: for as long as something came within two seconds, and for ten more at most.
 
 mod connection;
 mod core;

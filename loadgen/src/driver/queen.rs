@@ -35,8 +35,8 @@ enum Asked {
 
 /// One connection's end of it.
 pub(super) struct Queen {
-    /// From the end of the path to the value of the content length.
     host: String,
+    /// Heads up to the value of the content length.
     push_head: Vec<u8>,
     request_head: Vec<u8>,
     exchange_head: Vec<u8>,

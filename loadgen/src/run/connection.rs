@@ -51,6 +51,12 @@ pub(super) struct Connection {
     is_fresh: bool,
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.on_end();
+    }
+}
+
 impl Connection {
     pub(super) fn new(local: &Rc<Local>, seat: usize, driver: Box<dyn Driver>, role: Box<dyn Role>) -> Self {
         let notify = Rc::clone(&local.core.borrow().seats[seat].notify);
@@ -112,6 +118,16 @@ impl Connection {
         core.leave_lines(self.seat);
         self.report(core);
         local.notify_timer(core);
+    }
+
+    /// Counts what the end of the run has left without an answer. That is no loss of messages: they may be there.
+    fn on_end(&mut self) {
+        let local = Rc::clone(&self.local);
+        let core = &mut *local.core.borrow_mut();
+        let requests = self.role.on_loss(Loss::Timeout, core);
+        if core.seats[self.seat].paced {
+            core.recorder.failed("unanswered", core.now_ns, requests);
+        }
     }
 
     fn fail(&self, code: &str) {

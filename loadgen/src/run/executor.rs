@@ -28,7 +28,10 @@ const FILL_MAX: Duration = Duration::from_secs(10);
 /// Parked pops are left alone for so long before the first push.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// After the end, messages are waited for as long as some come within this time,
+/// After the end, what was due before it is sent for so long.
+const SEND_MAX: Duration = Duration::from_secs(10);
+
+/// Once all is sent, messages are waited for as long as some come within this time,
 const QUIET: Duration = Duration::from_secs(2);
 /// and no longer than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -247,12 +250,13 @@ struct Drain {
 impl Drain {
     /// Looks whether everything has come, or nothing comes any longer.
     fn look(&mut self, core: &mut Core, shared: &Shared, flows: &[Arc<Flow>]) {
-        let is_over = core.now_ns >= core.end_ns + nanos(DRAIN_MAX);
-        if !self.has_sent_all && (core.has_sent_all() || is_over) {
+        let gives_up = core.now_ns >= core.end_ns + nanos(SEND_MAX);
+        if !self.has_sent_all && (core.has_sent_all() || gives_up) {
             core.give_up();
             self.has_sent_all = true;
             shared.sent_all();
         }
+        let is_over = core.now_ns >= core.end_ns + nanos(SEND_MAX + DRAIN_MAX);
         let missing = flows.iter().filter(|flow| flow.is_drained()).map(|flow| flow.ledger.missing()).sum();
         if self.since_ns == 0 || missing != self.missing {
             (self.missing, self.since_ns) = (missing, core.now_ns);
