@@ -1,10 +1,13 @@
 //! What the ephemeral engine does on one core: pushes of 128-byte payloads, alone and in batches,
-//! and autoAck pops in batches of 100 whose payloads are copied out and whose claims are settled.
+//! autoAck pops in batches of 100 whose payloads are copied out and whose claims are settled, and
+//! round trips by way of an inbox.
 
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use queen_ephemeral::{Claim, Delivery, Engine, EngineConfig, Pop, Popped, Sink, TenantId, WaiterId};
+use queen_ephemeral::{
+    Claim, Delivery, Engine, EngineConfig, InboxAddress, Pop, Popped, Sink, TenantId, WaiterId, inbox::Minted,
+};
 
 /// The broker's own allocator.
 #[global_allocator]
@@ -20,6 +23,7 @@ const BATCH: usize = 100;
 struct Copy {
     out: Vec<u8>,
     claim: Option<Claim>,
+    has_reply: bool,
 }
 
 impl Sink for Copy {
@@ -29,6 +33,12 @@ impl Sink for Copy {
             self.out.extend_from_slice(message.payload);
         }
         self.claim = delivery.take_claim();
+    }
+
+    fn reply(&mut self, _waiter: WaiterId, reply: Option<&[u8]>) {
+        self.out.clear();
+        self.out.extend_from_slice(reply.expect("no time passes"));
+        self.has_reply = true;
     }
 }
 
@@ -129,5 +139,40 @@ fn inboxes(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, pushes, pops, inboxes);
+/// A worker's pop parks, a request opens an inbox and is pushed to it, the reply is pushed to the inbox.
+fn requests(criterion: &mut Criterion) {
+    const WORKER: WaiterId = WaiterId(1);
+    const REQUESTER: WaiterId = WaiterId(2);
+    let mut group = criterion.benchmark_group("request and reply");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("one inbox each", |bencher| {
+        let (mut engine, mut sink) = (engine(), Copy::default());
+        let mut reply_to = Vec::new();
+        let pop = Pop {
+            tenant: TenantId::DEFAULT,
+            queue: "bench",
+            partition: None,
+            group: None,
+            batch: 1,
+            auto_ack: true,
+            wait_ms: 30_000,
+        };
+        bencher.iter(|| {
+            let parked = engine.pop(0, &pop, WORKER, &mut sink);
+            assert!(matches!(parked, Ok(Popped::Parked(_))));
+            let inbox = engine.open_inbox(0, TenantId::DEFAULT, None, 30_000, REQUESTER).expect("it has no name");
+            reply_to.clear();
+            Minted { epoch: 1, shard: 0, inbox }.append_to(&mut reply_to);
+            let name = str::from_utf8(&reply_to).expect("a name is ASCII");
+            let pushed = engine.push_request(0, TenantId::DEFAULT, "bench", "Default", &PAYLOAD, name, &mut sink);
+            pushed.expect("no limit is near");
+            engine.settle(sink.claim.take().expect("the request woke the worker"));
+            let to = InboxAddress::Minted(Minted::parse(name).expect("it was minted").inbox);
+            engine.push_reply(0, TenantId::DEFAULT, to, [&PAYLOAD[..]].into_iter(), &mut sink);
+            assert!(std::mem::take(&mut sink.has_reply));
+        });
+    });
+}
+
+criterion_group!(benches, pushes, pops, inboxes, requests);
 criterion_main!(benches);
