@@ -3,8 +3,8 @@
 //! A [`Plan`] says what to send where, [`run`] does it on pinned executors, and an [`Outcome`] is what came of it. What
 //! people see (command line, files, progress, report, plots, SLAs) stands around these three.
 
-pub mod cli;
 mod check;
+pub mod cli;
 mod driver;
 pub mod outcome;
 mod payload;
