@@ -24,7 +24,7 @@ use queen_fabric::{
     placement::{Available, Home, PlacementError, Roles},
     port::{MeshOptions, PortSeed, mesh},
     protocol::store::{Declaration, StoreProtocol},
-    rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort, TaskQueue},
+    rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort},
     slice,
 };
 use queen_store::{Store, StoreError};
@@ -45,9 +45,6 @@ const SPIN_DEFAULT_US: u64 = 50;
 /// ring down, which it does after the process is gone.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 const PORT_RETRY: Duration = Duration::from_millis(20);
-
-/// What a role without a core of its own gets of its executor when both have work: a tenth of a data shard's time.
-const ROLE_SHARES: usize = 100;
 
 /// Why the node could not serve, or stopped serving.
 #[derive(Debug, thiserror::Error)]
@@ -182,9 +179,9 @@ impl Start {
             let _end = end;
             let _store = guest.map(|seat| {
                 let port = seat.port.open();
-                TaskQueue::create("store", ROLE_SHARES).spawn(queen_store::run(seat.store, port))
+                rt::spawn_local(queen_store::run(seat.store, port))
             });
-            let served = queen_data::run(seed, rt::foreign(stop), || listening.one_more()).await;
+            let served = queen_data::run(seed, stop, || listening.one_more()).await;
             served.map_err(|source| ServeError::Listen { shard, source })
         })?;
         Ok(running)
@@ -198,7 +195,7 @@ impl Start {
         let running = Executor::spawn("queen-store", Some(cpu), self.spin, move || async move {
             let _end = end;
             let store = rt::spawn_local(queen_store::run(seat.store, seat.port.open()));
-            rt::foreign(stop).await;
+            stop.await;
             // A data shard holds the listening flag for as long as it runs.
             while Arc::strong_count(&listening) > STORE_AND_STARTER {
                 rt::sleep(Duration::from_millis(5)).await;

@@ -11,8 +11,7 @@ use std::{
 };
 
 use queen_fabric::rt::{
-    Deadline, Executor, ExecutorError, Notify, TaskQueue, TcpListener, TcpStream, foreign_waker, reserve_port, sleep,
-    spawn_local, yield_now,
+    Deadline, Executor, ExecutorError, Notify, TcpListener, TcpStream, reserve_port, sleep, spawn_local, yield_now,
 };
 
 fn run<F: Future<Output = T> + 'static, T: Send + 'static>(body: impl FnOnce() -> F + Send + 'static) -> T {
@@ -50,11 +49,39 @@ fn a_dropped_task_is_cancelled_and_a_detached_one_runs() {
 }
 
 #[test]
-fn a_task_queue_of_its_own_runs_its_tasks() {
-    run(|| async {
-        let queue = TaskQueue::create("store", 100);
-        assert_eq!(queue.spawn(async { 7 }).await, 7);
+fn tasks_that_are_left_are_dropped_on_their_own_thread() {
+    struct Told(std::sync::mpsc::Sender<std::thread::ThreadId>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.send(std::thread::current().id()).unwrap();
+        }
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let executor = run(move || async move {
+        for wait in [false, true] {
+            let kept = Told(tell.clone());
+            spawn_local(async move {
+                let _kept = kept;
+                if wait {
+                    std::future::pending::<()>().await;
+                }
+                sleep(Duration::from_secs(3_600)).await;
+            })
+            .detach();
+        }
+        yield_now().await;
+        std::thread::current().id()
     });
+    assert_eq!(told.iter().collect::<Vec<_>>(), [executor, executor]);
+}
+
+#[test]
+fn a_task_that_panics_ends_its_executor() {
+    let handle = Executor::spawn("panics", None, Duration::ZERO, || async {
+        spawn_local(async { panic!("on purpose") }).detach();
+        std::future::pending::<()>().await;
+    });
+    assert!(matches!(handle.unwrap().join(), Err(ExecutorError::Panicked)));
 }
 
 #[test]
@@ -71,7 +98,7 @@ fn notifications_before_the_wait_are_kept_as_one() {
 }
 
 #[test]
-fn two_executors_wake_each_other_by_foreign_wakers() {
+fn two_executors_wake_each_other() {
     use std::sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -89,7 +116,7 @@ fn two_executors_wake_each_other_by_foreign_wakers() {
         let play = move || async move {
             let me_at = usize::try_from(me).unwrap();
             poll_fn(|cx| {
-                *table.players[me_at].lock().unwrap() = Some(foreign_waker(cx.waker()));
+                *table.players[me_at].lock().unwrap() = Some(cx.waker().clone());
                 let turn = table.turn.load(Ordering::SeqCst);
                 if turn % 2 == me && turn < TURNS {
                     table.turn.store(turn + 1, Ordering::SeqCst);
@@ -265,7 +292,7 @@ fn a_stream_moves_to_another_executor_with_what_waits_in_it() {
         assert_eq!(poll_fn(|cx| stream.poll_write(cx, b"a")).await.unwrap(), 1);
         let fd = stream.into_fd();
         let moved = Executor::spawn("other", None, Duration::ZERO, move || async move {
-            let mut stream = TcpStream::from_fd(fd);
+            let mut stream = TcpStream::from_fd(fd).unwrap();
             let mut byte = [0];
             assert_eq!(read(&mut stream, &mut byte).await.unwrap(), 1);
             assert_eq!(&byte, b"2");

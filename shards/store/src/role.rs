@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use queen_fabric::port::{Incoming, Port, Ticket};
 use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreProtocol};
-use queen_fabric::rt::foreign_waker;
 
 use crate::sqlite::{Sqlite, StoreError};
 use crate::writer::Writer;
@@ -51,9 +50,7 @@ pub async fn run(store: Store, port: Port<StoreProtocol>) {
 /// Moves what there is, both ways, up to a turn's worth.
 fn turn(store: &Store, port: &Port<StoreProtocol>, cx: &mut Context<'_>) -> Poll<()> {
     // Both are asked before it sleeps, so that both know whom to wake.
-    // The writer wakes from a thread of its own.
-    let waker = foreign_waker(cx.waker());
-    if let Poll::Ready(done) = store.writer.poll_done(&mut Context::from_waker(&waker)) {
+    if let Poll::Ready(done) = store.writer.poll_done(cx) {
         for (ticket, answer) in done {
             port.answer(ticket, answer);
         }

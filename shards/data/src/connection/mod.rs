@@ -513,7 +513,10 @@ impl Connection {
         let shard = Rc::clone(&self.shard);
         let mut scratch = shard.scratch.borrow_mut();
         while !self.eof {
-            // Past the runtime: a readiness that it has not seen yet must not hide what the kernel knows.
+            // What the kernel has seen and nobody has heard of yet counts too.
+            if !self.stream.may_read_now() {
+                return true;
+            }
             match rustix::net::recv(&self.stream, &mut scratch[..READ_AHEAD_BYTES], RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,

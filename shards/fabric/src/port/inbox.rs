@@ -6,7 +6,6 @@ use super::{Parcel, Protocol};
 use crate::{
     ShardId,
     lane::{ring::Consumer, wake::Doorbell},
-    rt::foreign_waker,
 };
 
 /// Parcels taken from one lane before the next one has its turn: half of a ring, so that its sender refills the other.
@@ -15,8 +14,8 @@ const TURN_PARCELS: usize = 64;
 /// The receiving side of a port.
 pub(super) struct Inbox<P: Protocol> {
     doorbell: Doorbell,
-    /// The pump's waker, and the same for peers to use.
-    pump: Option<(Waker, Waker)>,
+    /// The pump's waker.
+    pump: Option<Waker>,
     lanes: Box<[Consumer<Parcel<P>>]>,
     /// A bit per peer whose lane may have parcels.
     dirty: Box<[u64]>,
@@ -104,11 +103,11 @@ impl<P: Protocol> Inbox<P> {
 
     /// Announces that the pump sleeps. Returns false when a peer rang meanwhile.
     pub(super) fn sleep(&mut self, waker: &Waker) -> bool {
-        let for_peers = match &self.pump {
-            Some((known, for_peers)) if known.will_wake(waker) => for_peers,
-            _ => &self.pump.insert((waker.clone(), foreign_waker(waker))).1,
-        };
-        let asleep = self.doorbell.sleep(for_peers);
+        match &mut self.pump {
+            Some(known) => known.clone_from(waker),
+            None => self.pump = Some(waker.clone()),
+        }
+        let asleep = self.doorbell.sleep(waker);
         self.sleeps += u64::from(asleep);
         asleep
     }
@@ -120,7 +119,7 @@ impl<P: Protocol> Inbox<P> {
 
     /// The waker of the last sleep.
     pub(super) fn waker(&self) -> Option<Waker> {
-        self.pump.as_ref().map(|(pump, _)| pump.clone())
+        self.pump.clone()
     }
 
     /// Times that the pump went to sleep.

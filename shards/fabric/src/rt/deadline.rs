@@ -1,23 +1,16 @@
 //! Waiting for a time.
 //!
-//! The runtime's timer wheel has ticks of 1 ms and rounds down: a timer may fire up to a millisecond early, and one that
-//! is armed again for what is left of its tick fires at once, so that its task spins. A [`Deadline`] arms a tick later
-//! instead. It is never early, and late by at most a tick and the executor's own delay.
-//!
-//! The wheel also looks at every armed timer on every turn of the executor. Arm few: one per shard for all that its
-//! connections wait for, not one per connection.
+//! The executor sleeps until the first of its armed times to the resolution of the kernel's clock. A deadline is never
+//! early, and late by the wake-up of the thread and by what the executor has in hand. Armed times are kept in a tree:
+//! one per shard for all that its connections wait for costs less than one per connection.
 
 use std::{
-    future::Future,
-    pin::Pin,
+    rc::{Rc, Weak},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use glommio::timer::Timer;
-
-/// The resolution of the runtime's timer wheel.
-const TICK: Duration = Duration::from_millis(1);
+use super::{local::Local, timers::TimerKey};
 
 /// A point in time that its owner waits for together with other things, and moves at will.
 #[derive(Default)]
@@ -26,12 +19,31 @@ pub struct Deadline {
     armed: Option<Armed>,
 }
 
-/// A timer of the runtime that will wake the task.
+/// A timer of the executor that will wake the task. Disarmed on drop.
 struct Armed {
-    /// Held for its drop, which takes it out of the wheel.
-    _timer: Timer,
-    fires_at: Instant,
+    local: Weak<Local>,
+    key: TimerKey,
     waker: Waker,
+}
+
+impl Armed {
+    fn new(at: Instant, waker: &Waker) -> Self {
+        let local = Local::here();
+        let key = local.timers.borrow_mut().arm(at, waker.clone());
+        Self { local: Rc::downgrade(&local), key, waker: waker.clone() }
+    }
+
+    fn is_for(&self, at: Instant, waker: &Waker) -> bool {
+        self.key.0 == at && self.waker.will_wake(waker)
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if let Some(local) = self.local.upgrade() {
+            local.timers.borrow_mut().disarm(self.key);
+        }
+    }
 }
 
 impl Deadline {
@@ -58,19 +70,13 @@ impl Deadline {
             self.armed = None;
             return Poll::Pending;
         };
-        let now = Instant::now();
-        if now >= at {
+        if Instant::now() >= at {
             self.at = None;
             self.armed = None;
             return Poll::Ready(());
         }
-        let fires_at = at + TICK;
-        let still_good = |armed: &Armed| armed.fires_at == fires_at && armed.waker.will_wake(cx.waker());
-        if !self.armed.as_ref().is_some_and(still_good) {
-            let mut timer = Timer::new(fires_at - now);
-            // A poll puts it into the wheel; polling it again would put it there twice, so this is the only one.
-            let _not_yet = Pin::new(&mut timer).poll(cx);
-            self.armed = Some(Armed { _timer: timer, fires_at, waker: cx.waker().clone() });
+        if !self.armed.as_ref().is_some_and(|armed| armed.is_for(at, cx.waker())) {
+            self.armed = Some(Armed::new(at, cx.waker()));
         }
         Poll::Pending
     }

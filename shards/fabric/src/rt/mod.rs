@@ -1,20 +1,31 @@
 //! The one door to the runtime.
 //!
-//! Executors, tasks, timers and sockets as the shards use them. Nothing outside this module names the runtime below
-//! it, glommio: a pinned thread per executor, an io_uring each, tasks that never leave their thread.
+//! Executors, tasks, timers and sockets as the shards use them: a pinned thread per executor, an io_uring each, tasks
+//! that never leave their thread. Nothing outside this module names what is below it.
+//!
+//! ```text
+//! executor   threads, spawning, joining
+//! local      one thread's executor: ready tasks, its turns, wakes from other threads
+//! ring       what sockets wait for, and where the thread sleeps
+//! timers     what deadlines wait for
+//! source     a descriptor that is polled; net, poll_set and precise_timer stand on it
+//! ```
 
-mod alarm;
 mod deadline;
 mod executor;
+mod local;
 mod net;
 mod notify;
 mod poll_set;
 mod port;
 mod precise_timer;
+mod ring;
+mod source;
+mod timers;
 
-pub use alarm::{foreign, foreign_waker};
 pub use deadline::{Deadline, sleep, sleep_until};
-pub use executor::{Executor, ExecutorError, JoinHandle, Task, TaskQueue, spawn_local, yield_now};
+pub use executor::{Executor, ExecutorError, JoinHandle, Task, spawn_local};
+pub use local::yield_now;
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
 pub use poll_set::PollSet;

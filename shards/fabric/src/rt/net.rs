@@ -3,20 +3,26 @@
 use std::{
     io::{self, IoSlice},
     net::{Shutdown, SocketAddr},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd},
-    pin::Pin,
-    task::{Context, Poll},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    task::{Context, Poll, ready},
 };
 
-use glommio::net as glommio_net;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, ipproto, sockopt},
+};
+
+use super::{local, source::Source};
 
 /// Connections that the kernel keeps ready to be accepted. The kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// A peer that is gone is an error of the write, not a signal.
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
 /// Accepts connections for one shard. Every shard has one on the same address; the kernel spreads new connections over
 /// them (`SO_REUSEPORT`).
-pub struct TcpListener(glommio_net::TcpListener);
+pub struct TcpListener(Source);
 
 impl TcpListener {
     /// Listens at `address`, IPv4 or IPv6, beside any other listener of this user there that does so. See
@@ -29,8 +35,7 @@ impl TcpListener {
         let socket = reuse_port_socket(address)?;
         rustix::net::bind(&socket, &address)?;
         rustix::net::listen(&socket, BACKLOG)?;
-        // SAFETY: the descriptor is an owned, listening, non-blocking socket, and ownership moves into the listener.
-        Ok(Self(unsafe { glommio_net::TcpListener::from_raw_fd(socket.into_raw_fd()) }))
+        Ok(Self(Source::new(socket)?))
     }
 
     /// The next connection, with nodelay set.
@@ -40,12 +45,14 @@ impl TcpListener {
     /// Of `accept`. `EMFILE` and `ENFILE` say that no descriptor is left: back off before the next call. `ECONNABORTED`
     /// says that the client is gone already.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
-        // An accepted handle does not close on drop: it becomes a stream, which does, at once.
-        self.0.poll_shared_accept(cx).map(|accepted| {
-            let stream = TcpStream(accepted?.bind_to_executor());
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        })
+        let mut accepted = None;
+        // One that was accepted says nothing of whether there are more: what is read counts as all that was wanted.
+        let accept = |listener: BorrowedFd<'_>| {
+            accepted = Some(rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?);
+            Ok(1)
+        };
+        ready!(self.0.poll_read(cx, 1, accept))?;
+        Poll::Ready(TcpStream::new(accepted.expect("it was accepted")))
     }
 
     /// [`poll_accept`](Self::poll_accept) as a future.
@@ -63,7 +70,7 @@ impl TcpListener {
     ///
     /// Of `getsockname`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.local_addr()?)
+        SocketAddr::try_from(rustix::net::getsockname(self.0.as_fd())?).map_err(io::Error::other)
     }
 }
 
@@ -87,32 +94,45 @@ pub(super) fn plain_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 ///
 /// Reads go straight into the caller's buffer, without one of its own: what waits for bytes holds no buffer, and a
 /// shard can read all of its connections into one scratch buffer.
-pub struct TcpStream(glommio_net::TcpStream);
+pub struct TcpStream(Source);
 
 impl TcpStream {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        Ok(Self(Source::new(socket)?))
+    }
+
     /// Connects to `address`, with nodelay set.
     ///
     /// # Errors
     ///
     /// Of `socket`, `connect` or `setsockopt`.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = Self(glommio_net::TcpStream::connect(address).await?);
-        stream.set_nodelay(true)?;
+        let socket = plain_socket(address)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Self::new(socket),
+            Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let stream = Self::new(socket)?;
+        std::future::poll_fn(|cx| stream.0.poll_writable(cx)).await;
+        sockopt::socket_error(stream.0.as_fd())??;
         Ok(stream)
     }
 
     /// Takes over a connection that another executor gave up with [`into_fd`](Self::into_fd).
-    #[must_use]
-    pub fn from_fd(fd: OwnedFd) -> Self {
-        // SAFETY: the descriptor is owned, and ownership moves into the stream.
-        Self(unsafe { glommio_net::TcpStream::from_raw_fd(fd.into_raw_fd()) })
+    ///
+    /// # Errors
+    ///
+    /// When the executor's ring takes no more descriptors.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self(Source::new(fd)?))
     }
 
     /// Gives the connection up, open, for another executor.
     #[must_use]
-    pub fn into_fd(self) -> OwnedFd {
-        // SAFETY: into_raw_fd gives up ownership of an open descriptor.
-        unsafe { OwnedFd::from_raw_fd(self.0.into_raw_fd()) }
+    pub fn into_fd(mut self) -> OwnedFd {
+        self.0.give_up()
     }
 
     /// Reads what is there into `buffer`; 0 is the end of what the peer sends. When there is nothing, the task is woken
@@ -122,7 +142,18 @@ impl TcpStream {
     ///
     /// Of `recv`.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        futures_io::AsyncRead::poll_read(Pin::new(&mut self.0), cx, buffer)
+        let wanted = buffer.len();
+        self.0.poll_read(cx, wanted, |fd| Ok(rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?.0))
+    }
+
+    /// Whether a read may find something, the end of what the peer sends included: asks the kernel what it has heard of
+    /// up to now.
+    #[must_use]
+    pub fn may_read_now(&self) -> bool {
+        self.0.may_read() || {
+            local::look_now();
+            self.0.may_read()
+        }
     }
 
     /// Writes as much of `bytes` as the socket takes. Pending when it takes nothing.
@@ -131,7 +162,7 @@ impl TcpStream {
     ///
     /// Of `send`.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        futures_io::AsyncWrite::poll_write(Pin::new(&mut self.0), cx, bytes)
+        self.0.poll_write(cx, |fd| rustix::net::send(fd, bytes, SEND))
     }
 
     /// [`poll_write`](Self::poll_write) for several slices in one system call.
@@ -140,7 +171,7 @@ impl TcpStream {
     ///
     /// Of `sendmsg`.
     pub fn poll_write_vectored(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        futures_io::AsyncWrite::poll_write_vectored(Pin::new(&mut self.0), cx, slices)
+        self.0.poll_write(cx, |fd| rustix::net::sendmsg(fd, slices, &mut SendAncillaryBuffer::default(), SEND))
     }
 
     /// Whether small writes leave at once.
@@ -149,7 +180,7 @@ impl TcpStream {
     ///
     /// Of `setsockopt`.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        Ok(self.0.set_nodelay(nodelay)?)
+        Ok(sockopt::set_tcp_nodelay(self.as_fd(), nodelay)?)
     }
 
     /// Ends one or both directions, now.
@@ -172,13 +203,22 @@ impl TcpStream {
     ///
     /// Of `getpeername`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.peer_addr()?)
+        let address = rustix::net::getpeername(self.as_fd())?.ok_or(Errno::NOTCONN)?;
+        SocketAddr::try_from(address).map_err(io::Error::other)
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        // The ring keeps the socket open until its next turn: its end is told at once. Gone already is just as well.
+        if let Some(socket) = self.0.held() {
+            let _told_or_gone = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
     }
 }
 
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the stream owns the descriptor and keeps it open for as long as it is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+        self.0.as_fd()
     }
 }

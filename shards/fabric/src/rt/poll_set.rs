@@ -12,22 +12,24 @@
 use std::{
     cell::RefCell,
     io, mem,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
 };
 
-use glommio::io::PollableFd;
 use rustix::{
     buffer::spare_capacity,
     event::epoll::{self, CreateFlags, EventData, EventFlags},
+    io::Errno,
     time::Timespec,
 };
+
+use super::source::Source;
 
 /// Members that are told of in one call.
 const EVENTS_MAX: usize = 512;
 
 /// Sockets, each under a number, whose readiness one task waits for.
 pub struct PollSet {
-    epoll: PollableFd<OwnedFd>,
+    epoll: Source,
     /// Its memory is used again.
     events: RefCell<Vec<epoll::Event>>,
 }
@@ -43,7 +45,7 @@ impl PollSet {
     ///
     /// When called outside an executor.
     pub fn new() -> io::Result<Self> {
-        let epoll = PollableFd::new(epoll::create(CreateFlags::CLOEXEC)?)?;
+        let epoll = Source::new(epoll::create(CreateFlags::CLOEXEC)?)?;
         Ok(Self { epoll, events: RefCell::new(Vec::with_capacity(EVENTS_MAX)) })
     }
 
@@ -54,7 +56,7 @@ impl PollSet {
     /// Of `epoll_ctl`: memory or watches (`fs.epoll.max_user_watches`) are used up.
     pub fn add(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(self.epoll.get_ref(), socket, EventData::new_u64(number), flags)?)
+        Ok(epoll::add(self.epoll.as_fd(), socket, EventData::new_u64(number), flags)?)
     }
 
     /// Waits until members are ready, and tells of each by its number. It may tell of one that is not, or that has left.
@@ -63,10 +65,13 @@ impl PollSet {
     ///
     /// Of `epoll_wait`; none is known for a set that could be made.
     pub async fn wait(&self, mut on_ready: impl FnMut(u64)) -> io::Result<()> {
-        self.epoll.readable().await?;
         let mut events = mem::take(&mut *self.events.borrow_mut());
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        epoll::wait(self.epoll.get_ref(), spare_capacity(&mut events), Some(&at_once))?;
+        let mut take = |epoll: BorrowedFd<'_>| match epoll::wait(epoll, spare_capacity(&mut events), Some(&at_once))? {
+            0 => Err(Errno::AGAIN),
+            n => Ok(n),
+        };
+        std::future::poll_fn(|cx| self.epoll.poll_read(cx, EVENTS_MAX, &mut take)).await?;
         for event in events.drain(..) {
             on_ready(event.data.u64());
         }

@@ -1,22 +1,22 @@
-//! Waiting for a time to the microsecond.
+//! Waiting for a time on the monotonic clock, in nanoseconds, which other processes share.
 //!
-//! The runtime's own timers have ticks of 1 ms (see `deadline`), too coarse for what paces requests. This one is a
-//! `timerfd` that the executor polls like a socket: the kernel's high-resolution clock wakes it, late by the wake-up of
+//! A `timerfd` that the executor polls like a socket: the kernel's high-resolution clock wakes it, late by the wake-up of
 //! the thread and by what the executor has in hand. Each change of the time is a system call, and each wake a few more:
 //! have one per executor for all that is due there, not one per task. For what a millisecond does not hurt there is
 //! [`Deadline`](super::Deadline).
 
 use std::{
     io,
-    os::fd::OwnedFd,
-    task::{Context, Poll},
+    os::fd::AsFd,
+    task::{Context, Poll, ready},
 };
 
-use glommio::io::{PollState, PollableFd};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
 };
+
+use super::source::Source;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -30,9 +30,7 @@ pub fn monotonic_ns() -> u64 {
 
 /// A point in time on [`monotonic_ns`] that one task waits for, and moves at will. It is never early.
 pub struct PreciseTimer {
-    fd: PollableFd<OwnedFd>,
-    /// The poll of the descriptor that is under way; it outlives changes of the time.
-    poll: PollState,
+    fd: Source,
     at_ns: Option<u64>,
 }
 
@@ -48,7 +46,7 @@ impl PreciseTimer {
     /// When called outside an executor.
     pub fn new() -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        Ok(Self { fd: PollableFd::new(fd)?, poll: PollState::new(), at_ns: None })
+        Ok(Self { fd: Source::new(fd)?, at_ns: None })
     }
 
     /// Moves the time, earlier or later, or to never. A time that is past is ready at the next poll.
@@ -69,28 +67,16 @@ impl PreciseTimer {
             Timespec { tv_sec: seconds, tv_nsec: (ns % NS_PER_S).cast_signed() }
         });
         let spec = Itimerspec { it_interval: never, it_value: value };
-        timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &spec)?;
+        timerfd_settime(self.fd.as_fd(), TimerfdTimerFlags::ABSTIME, &spec)?;
         Ok(())
     }
 
     /// Ready once the time has come; the timer is at never then. Until it has, the task is woken when it comes.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            match self.fd.poll_readable(cx, &mut self.poll) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Pending => return Poll::Pending,
-            }
-            match rustix::io::read(self.fd.get_ref(), &mut [0_u8; 8]) {
-                Ok(_expirations) => {
-                    self.at_ns = None;
-                    return Poll::Ready(Ok(()));
-                }
-                // The time was moved after the descriptor had become readable: poll it anew.
-                Err(rustix::io::Errno::AGAIN) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
-            }
-        }
+        // A time that was moved after the descriptor had become readable leaves nothing to read: the poll goes on.
+        ready!(self.fd.poll_read(cx, usize::MAX, |fd| rustix::io::read(fd, &mut [0_u8; 8])))?;
+        self.at_ns = None;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -127,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_finer_than_a_tick() {
+    fn it_is_finer_than_a_millisecond() {
         let shortest_ns = run(async || {
             let mut timer = PreciseTimer::new().unwrap();
             let mut shortest_ns = u64::MAX;
