@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
-use crate::checks::{self, CheckError, Limits};
+use crate::checks::{self, CheckError};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::settings::{self, SettingError, Settings};
 use crate::signals::{self, Stop};
@@ -41,8 +41,8 @@ impl From<Exit> for ExitCode {
 pub struct Ready {
     /// The settings in force.
     pub settings: Settings,
-    /// The limits of the process, raised.
-    pub limits: Limits,
+    /// How many files the process may hold open; `u64::MAX` is no limit.
+    pub open_files: u64,
     /// The data directory, held.
     pub data_dir: DataDir,
     /// Set by the first SIGTERM or SIGINT.
@@ -135,11 +135,11 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
             None => tracing::warn!("{name} is no setting: --help lists them"),
         }
     }
-    let limits = checks::raise_limits();
-    checks::io_uring(&limits)?;
+    let open_files = checks::raise_open_files();
+    checks::io_uring()?;
     let data_dir = DataDir::open(&settings.process.data_dir)?;
     let stop = signals::install().map_err(BootError::Signals)?;
-    Ok(Ready { settings, limits, data_dir, stop })
+    Ok(Ready { settings, open_files, data_dir, stop })
 }
 
 /// A panic anywhere ends the process: a shard that is gone would leave its queues unserved, and

@@ -10,10 +10,7 @@ use io_uring::IoUring;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The first kernel whose io_uring has everything the runtime asks for.
-const KERNEL_MIN: (u32, u32) = (5, 8);
-
-/// What the runtime insists on per process, in bytes of locked memory.
-const MEMLOCK_MIN_BYTES: u64 = 512 * 1024;
+const KERNEL_MIN: (u32, u32) = (5, 13);
 
 /// Descriptors kept from connections: the log, the store's files, peers, a margin for `accept`.
 const RESERVED_FILES: u64 = 128;
@@ -24,20 +21,11 @@ const FILES_PER_EXECUTOR: u64 = 32;
 /// Where the kernel says whether io_uring is switched off: 0 no, 1 for the unprivileged, 2 for all.
 const IO_URING_DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// The limits in force once they were raised as far as they may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of memory that may be locked; `u64::MAX` is no limit.
-    pub memlock_bytes: u64,
-    /// Open files; `u64::MAX` is no limit.
-    pub open_files: u64,
-}
-
 /// What this machine does not offer, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The kernel is older than io_uring as it is needed.
-    #[error("kernel {release} is too old: 5.8 or newer is needed")]
+    #[error("kernel {release} is too old: 5.13 or newer is needed")]
     Kernel {
         /// As `uname -r` says it.
         release: String,
@@ -58,15 +46,6 @@ pub enum CheckError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Too little memory may be locked, and the hard limit forbids more.
-    #[error(
-        "only {bytes} bytes of memory may be locked, {needed} are needed: run `ulimit -l unlimited` as root (LimitMEMLOCK=infinity in a systemd unit, `docker run --ulimit memlock=-1`)",
-        needed = MEMLOCK_MIN_BYTES
-    )]
-    Memlock {
-        /// The limit.
-        bytes: u64,
-    },
     /// Too few files may be open, and the hard limit forbids more.
     #[error(
         "{open_files} open files are too few for {wanted} connections: run `ulimit -n {needed}` as root (LimitNOFILE={needed} in a systemd unit, `docker run --ulimit nofile={needed}`){hint}"
@@ -83,17 +62,12 @@ pub enum CheckError {
     },
 }
 
-/// Raises the soft limits of locked memory and open files to the hard ones, and says what holds.
+/// Raises the soft limit of open files to the hard one, and says how many there may be; `u64::MAX` is no limit.
 #[must_use]
-pub fn raise_limits() -> Limits {
-    Limits { memlock_bytes: raise(Resource::Memlock), open_files: raise(Resource::Nofile) }
-}
-
-/// The soft limit after raising it; the old one where the system refuses. `None` is no limit.
-fn raise(resource: Resource) -> u64 {
-    let limit = getrlimit(resource);
+pub fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let current = match setrlimit(resource, raised) {
+    let current = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => raised.current,
         Err(_) => limit.current,
     };
@@ -104,12 +78,9 @@ fn raise(resource: Resource) -> u64 {
 ///
 /// # Errors
 /// The first thing that is missing; see [`CheckError`].
-pub fn io_uring(limits: &Limits) -> Result<(), CheckError> {
+pub fn io_uring() -> Result<(), CheckError> {
     let uname = rustix::system::uname();
     kernel(&uname.release().to_string_lossy())?;
-    if limits.memlock_bytes < MEMLOCK_MIN_BYTES {
-        return Err(CheckError::Memlock { bytes: limits.memlock_bytes });
-    }
     match IoUring::new(2) {
         Ok(_ring) => Ok(()),
         Err(source) => Err(refusal(source, fs::read_to_string(IO_URING_DISABLED).ok())),
@@ -161,23 +132,20 @@ mod tests {
 
     #[test]
     fn this_machine_can_run_executors() {
-        io_uring(&raise_limits()).unwrap();
+        io_uring().unwrap();
     }
 
     #[test]
-    fn raised_limits_are_the_hard_ones() {
-        let limits = raise_limits();
-        let hard = |resource| getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        assert_eq!(limits.memlock_bytes, hard(Resource::Memlock));
-        assert_eq!(limits.open_files, hard(Resource::Nofile));
+    fn the_raised_limit_is_the_hard_one() {
+        assert_eq!(raise_open_files(), getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX));
     }
 
     #[test]
-    fn a_kernel_from_five_eight_on_passes() {
-        for release in ["5.8.0", "5.10.0-28-amd64", "6.1", "10.0.0", "custom"] {
+    fn a_kernel_from_five_thirteen_on_passes() {
+        for release in ["5.13.0", "5.15.0-28-amd64", "6.1", "10.0.0", "custom"] {
             assert!(kernel(release).is_ok(), "{release}");
         }
-        for release in ["5.7.19", "4.19.0-26-amd64", "3.10"] {
+        for release in ["5.12.19", "4.19.0-26-amd64", "3.10"] {
             assert!(kernel(release).is_err(), "{release}");
         }
     }
@@ -189,13 +157,6 @@ mod tests {
         assert!(said("2\n").contains("sysctl kernel.io_uring_disabled=0"));
         assert!(said("0\n").contains("--security-opt"));
         assert!(refusal(refused(), None).to_string().contains("--security-opt"));
-    }
-
-    #[test]
-    fn too_little_locked_memory_names_the_limit_and_the_command() {
-        let limits = Limits { memlock_bytes: 65_536, open_files: 1024 };
-        let said = io_uring(&limits).unwrap_err().to_string();
-        assert!(said.contains("65536") && said.contains("ulimit -l"), "{said}");
     }
 
     #[test]

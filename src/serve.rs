@@ -92,13 +92,13 @@ pub fn run(ready: Ready) -> Exit {
 }
 
 fn serve(ready: Ready) -> Result<(), ServeError> {
-    let Ready { settings, limits, data_dir, stop } = ready;
+    let Ready { settings, open_files, data_dir, stop } = ready;
     let available = Available::of_this_thread().map_err(ServeError::Available)?;
     let cores = &settings.cores;
     let roles = Roles::plan(&available, cores.data.as_ref(), cores.mesh, cores.store)?;
     let shards = roles.data.len();
     let executors = shards + usize::from(matches!(roles.store, Home::Own { .. }));
-    let max_connections = checks::max_connections(limits.open_files, executors, settings.http.max_connections)?;
+    let max_connections = checks::max_connections(open_files, executors, settings.http.max_connections)?;
     let reserved = reserve(&settings)?;
     let (store, declared) = Store::open(data_dir.path())?;
     let spin_us = cores.spin_us.unwrap_or(if available.parallelism() < SPIN_FROM_CPUS { 0 } else { SPIN_DEFAULT_US });
@@ -108,7 +108,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let lines = roles::lines(&roles, shards);
     let node = Node::new(config, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
-    tracing::info!("connections: at most {max_connections}, of {} open files", limits.open_files);
+    tracing::info!("connections: at most {max_connections}, of {} open files", open_files);
 
     let mut store_lanes = mesh::<StoreProtocol>(shards + 1, MeshOptions::default());
     let mut store_seat =
