@@ -3,11 +3,13 @@
 //! The binaries under `fuzz_targets/` hand them to libFuzzer, `tests/bounded.rs` to a seeded
 //! mutator, so that every `cargo test` runs them for a few seconds.
 
+mod exchange;
 mod http;
 mod json;
 mod message_id;
 mod push;
 
+pub use exchange::exchange_body;
 pub use http::http;
 pub use json::json;
 pub use message_id::message_id;

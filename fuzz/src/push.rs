@@ -8,20 +8,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// As `QUEEN_JSON_DEPTH_MAX` by default.
-const DEPTH_MAX: u32 = 128;
+pub(crate) const DEPTH_MAX: u32 = 128;
 
 #[derive(Deserialize)]
-struct Push<'a> {
-    queue: String,
+pub(crate) struct Push<'a> {
+    pub(crate) queue: String,
     partition: Option<String>,
     #[serde(borrow)]
-    messages: Vec<Message<'a>>,
+    pub(crate) messages: Vec<Message<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+pub(crate) struct Message<'a> {
     #[serde(borrow)]
-    payload: &'a RawValue,
+    pub(crate) payload: &'a RawValue,
 }
 
 /// Asserts of a body that is taken that every span is a whole JSON value without space around it,

@@ -149,6 +149,34 @@ fn a_push_that_is_taken_has_the_spans_that_serde_json_sees() {
 }
 
 #[test]
+fn an_exchange_that_is_taken_is_the_one_that_serde_json_sees() {
+    let words = [
+        JSON_WORDS,
+        &[
+            &b"\"pushes\":["[..],
+            b"\"pop\":{\"queue\":\"q\"},",
+            b"\"acks\":null,",
+            b"{\"queue\":\"r\",\"messages\":[{\"payload\":1}]},",
+            b"\"messages\":[],",
+            b"\"batch\":7,",
+            b"\"wait\":true,",
+            b"\"timeout\":1,",
+            b"\"payload\":2,",
+        ],
+    ]
+    .concat();
+    run(
+        queen_fuzz::exchange_body,
+        &[
+            br#"{"acks":{"queue":"q","acks":[{"id":"e:1"}]},"pushes":[{"queue":"a","messages":[{"payload":1}]},{"queue":"b","messages":[]}],"pop":{"queue":"q","wait":true}}"#,
+            br#"{"queue":"rpc","payload":{"n":1e999},"timeout":5000,"replyTo":"_inbox.x"}"#,
+            br#"{"pushes":null,"pop":{"queue":"q","batch":10001,"wait":false,"autoAck":true}}"#,
+        ],
+        &words,
+    );
+}
+
+#[test]
 fn an_id_is_written_as_it_was_read() {
     run(
         queen_fuzz::message_id,
@@ -156,6 +184,7 @@ fn an_id_is_written_as_it_was_read() {
             b"e:624f5af82b58223f:room-1:0",
             b"e:0000000000000001:a:b.c:18446744073709551615.4294967295",
             b"e:ffffffffffffffff::1.2",
+            b"_inbox.1a22af92e9b69b56.3.70.1000000",
         ],
         &[b":", b".", b"e:", b"0", b"1", b"+", b"-", b"F", b"18446744073709551616", b"4294967296", b"\xc3\xa9", b"\0"],
     );

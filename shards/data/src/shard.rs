@@ -20,7 +20,7 @@ use queen_wire::http::Limits;
 use crate::{
     budget::{Counted, Grant},
     clock::Clock,
-    connection::Out,
+    connection::{Buffers, Out},
     ephemeral::declare::Declarations,
     listener,
     node::Node,
@@ -84,6 +84,8 @@ pub(crate) struct Shard {
     pub(crate) scratch: RefCell<Box<[u8]>>,
     /// Where responses are put together before they leave in one write.
     pub(crate) out: RefCell<Out>,
+    /// Where small responses wait for the end of a turn.
+    pub(crate) buffers: Buffers,
     /// Payload spans of the push being read; kept for its memory.
     pub(crate) spans: Cell<Vec<queen_wire::body::Span>>,
 }
@@ -113,6 +115,7 @@ impl Shard {
             timers: timers::Timers::new(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             out: RefCell::default(),
+            buffers: Buffers::default(),
             spans: Cell::default(),
             peers,
             node,

@@ -17,7 +17,7 @@ use std::{
 };
 
 use queen_ephemeral::Millis;
-use queen_fabric::rt::TcpStream;
+use queen_fabric::rt::{self, TcpStream};
 use queen_wire::http::{CONTINUE, Decoded, Decoder, HttpError, Phase};
 use rustix::{io::Errno, net::RecvFlags};
 
@@ -25,7 +25,7 @@ use self::out::Handed;
 pub(crate) use self::{
     exchange::{Exchange, Part},
     later::{Later, Operation, Outcome, ParkedPermit, Waiting, Waits},
-    out::{Frame, Out},
+    out::{Buffers, Frame, Out},
 };
 use crate::{ephemeral::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
 
@@ -104,9 +104,11 @@ struct Connection {
     eof: bool,
     /// The response that says so is on its way: after it, the connection ends.
     closing: bool,
-    /// What the socket did not take at once, and how much of it has left since.
+    /// What the socket did not take at once, or what was put off, and how much of it has left since.
     unsent: Vec<u8>,
     sent: usize,
+    /// It is to be written at the end of this turn.
+    put_off: bool,
     /// Claims on what is in `unsent`.
     handed: Vec<Handed>,
     /// When the current phase (idle, head, body, write) began.
@@ -143,6 +145,7 @@ impl Connection {
             closing: false,
             unsent: Vec::new(),
             sent: 0,
+            put_off: false,
             handed: Vec::new(),
             since_ms: shard.now_ms(),
             phase: Activity::Idle,
@@ -228,6 +231,9 @@ impl Connection {
 
     /// Writes what the socket did not take before.
     fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if std::mem::take(&mut self.put_off) {
+            return Poll::Pending;
+        }
         while self.sent < self.unsent.len() {
             match self.stream.poll_write(cx, &self.unsent[self.sent..]) {
                 Poll::Ready(Ok(n)) => {
@@ -244,7 +250,7 @@ impl Connection {
         }
         if !self.unsent.is_empty() {
             out::end_claims(&self.shard, self.handed.drain(..), self.sent);
-            self.unsent = Vec::new();
+            self.shard.buffers.give(std::mem::take(&mut self.unsent));
             self.sent = 0;
         }
         Poll::Ready(Ok(()))
@@ -256,6 +262,13 @@ impl Connection {
             return Ok(());
         }
         if !self.unsent.is_empty() {
+            out.append_to(&mut self.unsent, &mut self.handed);
+            return Ok(());
+        }
+        // Small answers of one turn leave together at its end: a client is woken once for several of them.
+        if out.bytes().len() <= Buffers::BYTES_MAX && rt::put_off(cx) {
+            self.put_off = true;
+            self.unsent = self.shard.buffers.take();
             out.append_to(&mut self.unsent, &mut self.handed);
             return Ok(());
         }

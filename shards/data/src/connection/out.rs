@@ -1,6 +1,6 @@
 //! Responses on their way out: put together in a buffer of the shard, with the claims on what they hand out.
 
-use std::{rc::Rc, time::Instant};
+use std::{cell::RefCell, rc::Rc, time::Instant};
 
 use queen_ephemeral::Claim;
 use queen_fabric::port::FollowUp;
@@ -48,6 +48,31 @@ pub(crate) struct Handed {
     follow: Option<FollowUp<DataProtocol>>,
 }
 
+/// Small buffers that connections borrow from their shard while a response is put off.
+#[derive(Default)]
+pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// The largest response that is put off, and the largest buffer that is kept.
+    pub(super) const BYTES_MAX: usize = 4096;
+
+    /// Buffers kept: as many as one turn may need, at most half a megabyte.
+    const KEPT_MAX: usize = 128;
+
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps an emptied buffer for the next, if it is small.
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.0.borrow_mut();
+        if buffer.capacity() <= Self::BYTES_MAX && kept.len() < Self::KEPT_MAX {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
 /// The responses of one turn of one connection. One per shard, empty between turns.
 #[derive(Default)]
 pub(crate) struct Out {
@@ -81,7 +106,7 @@ impl Out {
     /// Moves everything behind what a connection still has to send.
     pub(super) fn append_to(&mut self, unsent: &mut Vec<u8>, handed: &mut Vec<Handed>) {
         let before = unsent.len();
-        if before == 0 {
+        if before == 0 && self.bytes.len() > Buffers::BYTES_MAX {
             *unsent = std::mem::take(&mut self.bytes);
         } else {
             unsent.append(&mut self.bytes);

@@ -2,7 +2,8 @@
 //! which other threads wake its tasks.
 //!
 //! A turn runs every task that was ready at its beginning, once and in order, then looks at timers and the ring. So no
-//! task waits for longer than one run of each of the others, and a task that yields lets the sockets be looked at.
+//! task waits for longer than one run of each of the others, and a task that yields lets the sockets be looked at. What
+//! tasks have to write they may put off to the end of the turn, so that it leaves together.
 
 use std::{
     cell::{Cell, RefCell},
@@ -42,6 +43,10 @@ pub(super) struct Local {
     knocks: Cell<Option<Watch>>,
     /// Kept for its memory.
     woken: RefCell<Vec<Waker>>,
+    /// Tasks that run once more at the end of this turn.
+    gathered: RefCell<Vec<Waker>>,
+    /// The turn is at its end: nobody is put off to it any more.
+    ending: Cell<bool>,
 }
 
 /// How other threads reach an executor.
@@ -89,6 +94,8 @@ impl Local {
             timers: RefCell::default(),
             knocks: Cell::new(Some(knocks)),
             woken: RefCell::default(),
+            gathered: RefCell::default(),
+            ending: Cell::new(false),
         });
         HERE.set(Some(Rc::clone(&local)));
         Ok(local)
@@ -171,12 +178,34 @@ impl Local {
         let _nobody_left_to_tell = self.ring.borrow_mut().turn(None, &mut Vec::new());
     }
 
+    /// Runs what is ready now, then those that asked for the end of the turn and whom the others have woken.
     fn run_ready(&self) {
+        self.run_batch();
+        let mut gathered = self.gathered.take();
+        if !gathered.is_empty() {
+            self.ending.set(true);
+            gathered.drain(..).for_each(Waker::wake);
+            self.gathered.replace(gathered);
+            self.run_batch();
+            self.ending.set(false);
+        }
+    }
+
+    fn run_batch(&self) {
         let ready = self.ready.borrow().len();
         for _ in 0..ready {
             let Some(runnable) = self.ready.borrow_mut().pop_front() else { return };
             runnable.run();
         }
+    }
+
+    /// Puts a task off to the end of the turn, if there are others to run before.
+    fn put_off(&self, waker: &Waker) -> bool {
+        let put_off = !self.ending.get() && !self.ready.borrow().is_empty();
+        if put_off {
+            self.gathered.borrow_mut().push(waker.clone());
+        }
+        put_off
     }
 
     /// Looks at timers and the ring, and sleeps there if nothing is ready.
@@ -253,6 +282,13 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// Asks to be polled once more at the end of this turn, when the others that are ready have run. False when there are
+/// none, or the turn is at its end: then there is nothing to wait for.
+#[must_use]
+pub fn put_off(cx: &Context<'_>) -> bool {
+    Local::with(|local| local.put_off(cx.waker())).unwrap_or(false)
 }
 
 /// Hears at once of everything that the kernel has seen happen, instead of at the end of this turn.

@@ -25,7 +25,7 @@ mod timers;
 
 pub use deadline::{Deadline, sleep, sleep_until};
 pub use executor::{Executor, ExecutorError, JoinHandle, Task, spawn_local};
-pub use local::yield_now;
+pub use local::{put_off, yield_now};
 pub use net::{TcpListener, TcpStream};
 pub use notify::Notify;
 pub use poll_set::PollSet;
