@@ -55,7 +55,8 @@ impl Exchange {
     /// Ready once every part has ended. Every part that has not is polled each time.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Exchanged> {
         let parts = self.acks.iter_mut().chain(self.pushes.iter_mut().flatten()).chain(&mut self.pop);
-        if parts.filter_map(|part| (!part.poll(cx)).then_some(())).count() > 0 {
+        let awaited = parts.map(|part| part.poll(cx)).filter(|ended| !ended).count();
+        if awaited > 0 {
             return Poll::Pending;
         }
         Poll::Ready(Exchanged {

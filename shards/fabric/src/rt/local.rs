@@ -40,7 +40,7 @@ pub(super) struct Local {
     pub(super) ring: RefCell<Ring>,
     pub(super) timers: RefCell<Timers>,
     /// The door's poll.
-    knocks: Cell<Option<Watch>>,
+    knocks: Watch,
     /// Kept for its memory.
     woken: RefCell<Vec<Waker>>,
     /// Tasks that run once more at the end of this turn.
@@ -92,7 +92,7 @@ impl Local {
             tasks: RefCell::default(),
             ring: RefCell::new(ring),
             timers: RefCell::default(),
-            knocks: Cell::new(Some(knocks)),
+            knocks,
             woken: RefCell::default(),
             gathered: RefCell::default(),
             ending: Cell::new(false),
@@ -171,9 +171,7 @@ impl Local {
             // A task that is dropped as it is about to run is cancelled, and its future dropped.
             drop(runnables);
         }
-        if let Some(knocks) = self.knocks.take() {
-            self.ring.borrow_mut().forget(knocks);
-        }
+        self.ring.borrow_mut().forget(self.knocks);
         // Ends the polls of what was closed, for as long as they last the kernel keeps it open.
         let _nobody_left_to_tell = self.ring.borrow_mut().turn(None, &mut Vec::new());
     }
@@ -239,18 +237,16 @@ impl Local {
         woken.drain(..).for_each(Waker::wake);
         self.woken.replace(woken);
         looked?;
-        let knocked = self.knocks.get().is_some_and(|knocks| self.ring.borrow().may_read(knocks));
+        let knocked = self.ring.borrow().may_read(self.knocks);
         if knocked {
-            self.open_door()
+            self.open_door();
         }
         Ok(())
     }
 
     /// Takes over the tasks that other threads have woken.
     fn open_door(&self) {
-        if let Some(knocks) = self.knocks.get() {
-            self.ring.borrow_mut().read_all(knocks);
-        }
+        self.ring.borrow_mut().read_all(self.knocks);
         // The counter first: a wake that comes after the queue is taken finds it empty and writes again.
         let _counter_or_nothing = rustix::io::read(&self.door.bell, &mut [0_u8; 8]);
         let woken = std::mem::take(&mut *self.door.queue());
