@@ -8,7 +8,8 @@ use std::path::Path;
 use std::task::{Context, Poll};
 
 use queen_fabric::port::{Incoming, Port, Ticket};
-use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreProtocol};
+use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol};
+use queen_log::request::{Answer, Failure};
 
 use crate::sqlite::{Sqlite, StoreError};
 use crate::writer::Writer;
@@ -68,6 +69,10 @@ fn turn(store: &Store, port: &Port<StoreProtocol>, cx: &mut Context<'_>) -> Poll
 
 fn take(store: &Store, port: &Port<StoreProtocol>, incoming: Incoming<StoreProtocol>) {
     match incoming {
+        Incoming::Ask { ticket, ask: StoreAsk::Log(_) } => {
+            let failure = Failure::Unavailable("durable queues are not served yet".into());
+            port.answer(ticket, StoreAnswer::Log(Box::new(Answer::Failed(failure))));
+        }
         Incoming::Ask { ticket, ask } => {
             if let Err(ticket) = store.writer.submit(ticket, ask) {
                 let reason = "too many declarations wait for the store";

@@ -217,6 +217,7 @@ fn apply(transaction: &Transaction<'_>, ask: &StoreAsk, now_ms: u64) -> rusqlite
                 .execute(params![tenant, queue])?;
             Ok(StoreAnswer::Removed { declared: removed > 0 })
         }
+        StoreAsk::Log(_) => unreachable!("the role serves durable requests"),
     }
 }
 

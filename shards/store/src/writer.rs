@@ -147,7 +147,7 @@ mod tests {
             self.verdicts.recv().unwrap()?;
             let answer = |ask: &StoreAsk| match ask {
                 StoreAsk::Declare(declared) => StoreAnswer::Done { updated_at_ms: declared.updated_at_ms },
-                StoreAsk::Remove(_) => StoreAnswer::Removed { declared: true },
+                StoreAsk::Remove(_) | StoreAsk::Log(_) => StoreAnswer::Removed { declared: true },
             };
             Ok(asks.iter().map(answer).collect())
         }
@@ -245,7 +245,7 @@ mod tests {
         for token in 1..=queued {
             writer.submit(token, ask(token)).unwrap();
         }
-        assert_eq!(writer.submit(queued + 1, ask(0)), Err(queued + 1));
+        assert_eq!(writer.submit(queued + 1, ask(0)).err(), Some(queued + 1));
         for _ in 0..=QUEUED_MAX.div_ceil(BATCH_MAX) {
             script.verdicts.send(Ok(())).unwrap();
         }

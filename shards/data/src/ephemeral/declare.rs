@@ -172,7 +172,9 @@ impl Shard {
                 body.extend_from_slice(format!(",\"deleted\":{deleted},\"declared\":{declared}}}").as_bytes());
                 Reply::json(200, body)
             }
-            (Then::Apply(_), StoreAnswer::Removed { .. }) | (Then::Delete(_), StoreAnswer::Done { .. }) => {
+            (Then::Apply(_), StoreAnswer::Removed { .. })
+            | (Then::Delete(_), StoreAnswer::Done { .. })
+            | (_, StoreAnswer::Log(_)) => {
                 unreachable!("the store answers what it was asked")
             }
         }

@@ -1,4 +1,6 @@
-//! What data shards ask of the store role: the declarations of ephemeral queues, which outlive the process.
+//! What data shards ask of the store role: durable requests, and the declarations of ephemeral queues.
+
+use queen_log::request::{Answer, Request};
 
 use crate::port::Protocol;
 
@@ -26,16 +28,18 @@ pub struct Declaration {
 }
 
 /// What the store is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum StoreAsk {
     /// Keep this declaration, in place of an earlier one of the same queue. Answered by [`StoreAnswer::Done`].
     Declare(Box<Declaration>),
     /// Forget the declaration of this tenant's queue. Answered by [`StoreAnswer::Removed`].
     Remove(Box<([u8; 16], String)>),
+    /// Serve a durable request. Answered by [`StoreAnswer::Log`]; one that waits may be cancelled.
+    Log(Box<Request>),
 }
 
 /// What the store answers, once it is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum StoreAnswer {
     /// The declaration is kept.
     Done {
@@ -47,6 +51,8 @@ pub enum StoreAnswer {
         /// Whether there was one.
         declared: bool,
     },
+    /// The answer to a durable request.
+    Log(Box<Answer>),
     /// The store can't do it now. Nothing was changed, or, if it failed while committing, that is not known.
     Unavailable(Box<str>),
 }
