@@ -130,6 +130,10 @@ pub enum Start {
 /// What a pop gives.
 #[derive(Clone, Debug, Default)]
 pub struct Popped {
+    /// Whose, as asked: an answer that nobody waits for any more is given back from what stands in it.
+    pub tenant: TenantId,
+    /// The group, as asked.
+    pub group: Arc<str>,
     /// The lease over all of it; `None` with autoAck or without messages.
     pub lease: Option<LeaseId>,
     /// The claimed runs, in order.
