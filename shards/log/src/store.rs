@@ -85,8 +85,9 @@ pub enum Load {
         /// Where to stop.
         max_bytes: u32,
     },
-    /// The indexes of all segments stamped at `since_us` or later that begin below `below`, in order, and the one that
-    /// stands before them, at most 100,000: [`Loaded::Indexes`].
+    /// The indexes of the segments that begin below `below`, the newest first, down to and with the first one that is
+    /// stamped before `since_us`; at most 10,000: [`Loaded::Indexes`]. Fewer, without such a one, means that there is no
+    /// older segment.
     Indexes {
         /// The partition.
         partition: PartitionId,
@@ -102,6 +103,8 @@ pub enum Load {
         /// The time.
         stamp_us: i64,
     },
+    /// Queues of all tenants that remove messages, at most 10,000: [`Loaded::Queues`], their groups left out.
+    Retaining,
     /// Partitions with segments stamped at `since_us` or later, and queues changed since then: [`Loaded::Changed`].
     Changed {
         /// What an earlier answer gave as `safe_us`; `i64::MAX` reads nothing but that.
@@ -128,7 +131,7 @@ pub enum Loaded {
     Cursor(Option<CursorRow>),
     /// Segments.
     Segments(Vec<SegmentRow>),
-    /// Indexes.
+    /// Indexes, the newest first.
     Indexes(Vec<IndexRow>),
     /// An offset.
     Offset(u64),
