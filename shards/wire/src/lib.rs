@@ -1,9 +1,9 @@
 //! Bytes in and out as state machines: HTTP/1.1, JSON spans, and the request bodies and queries of
-//! the ephemeral routes. No sockets, no clock, no runtime.
+//! the routes. No sockets, no clock, no runtime.
 //!
 //! The data shard is the caller. It reads bytes into a buffer of its own, asks
-//! [`http::Decoder::decode`] for the next request in them, hands the body to [`body`] and the query
-//! to [`target`], and appends the answer with [`response`]. Nothing here keeps more than a
+//! [`http::Decoder::decode`] for the next request in them, hands the body to [`body`] or [`durable`]
+//! and the query to [`target`], and appends the answer with [`response`]. Nothing here keeps more than a
 //! connection's progress, and everything that comes out borrows the bytes that came in, so that a
 //! payload is not copied before the engine takes it.
 //!
@@ -22,9 +22,11 @@
 //! ```
 
 pub mod body;
+pub mod durable;
 pub mod http;
 pub mod json;
 pub mod name;
 pub mod response;
 mod scan;
 pub mod target;
+pub mod time;

@@ -61,6 +61,9 @@ impl Head {
 const OK_JSON: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
 const CREATED_JSON: &[u8] = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: ";
 
+/// The status of an answer without a body: its head names neither a type nor a length.
+const NO_CONTENT: u16 = 204;
+
 /// Appends an answer.
 pub fn write(out: &mut Vec<u8>, head: &Head, body: &[u8]) {
     write_head(out, head, body.len());
@@ -78,11 +81,15 @@ pub fn write_head(out: &mut Vec<u8>, head: &Head, body_bytes: usize) {
         201 if *head == common => out.extend_from_slice(CREATED_JSON),
         _ => write_fields(out, head),
     }
-    append_u64(out, body_bytes as u64);
+    if head.status == NO_CONTENT {
+        debug_assert_eq!(body_bytes, 0, "204 has no body");
+    } else {
+        append_u64(out, body_bytes as u64);
+    }
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Everything up to the value of the content length.
+/// Everything up to the value of the content length, if it has one.
 fn write_fields(out: &mut Vec<u8>, head: &Head) {
     // Answers to HTTP/1.0 say 1.1 as well: it is the version that the broker speaks (RFC 9110,
     // section 2.5), and their framing holds for both.
@@ -90,7 +97,9 @@ fn write_fields(out: &mut Vec<u8>, head: &Head) {
     append_u64(out, head.status.into());
     out.push(b' ');
     out.extend_from_slice(reason(head.status).as_bytes());
-    field(out, "content-type", head.content_type.as_str());
+    if head.status != NO_CONTENT {
+        field(out, "content-type", head.content_type.as_str());
+    }
     if !head.keep_alive {
         field(out, "connection", "close");
     } else if head.http10 {
@@ -106,7 +115,9 @@ fn write_fields(out: &mut Vec<u8>, head: &Head) {
     if head.no_cache {
         field(out, "cache-control", "no-cache");
     }
-    field(out, "content-length", "");
+    if head.status != NO_CONTENT {
+        field(out, "content-length", "");
+    }
 }
 
 /// Ends the line before and begins a header's.
@@ -122,6 +133,7 @@ fn reason(status: u16) -> &'static str {
         200 => "OK",
         201 => "Created",
         202 => "Accepted",
+        204 => "No Content",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
@@ -194,6 +206,20 @@ fn append_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
+/// Appends bytes as a JSON string in base64, padded (RFC 4648, section 4).
+pub fn append_base64_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.push(b'"');
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        for digit in 0..4 {
+            let at = (bits >> (18 - 6 * digit) & 0x3f) as usize;
+            out.push(if digit <= group.len() { DIGITS[at] } else { b'=' });
+        }
+    }
+    out.push(b'"');
+}
+
 /// Appends the body of every failure: `{"error":…,"code":…}`.
 pub fn append_error(out: &mut Vec<u8>, error: &str, code: &str) {
     out.extend_from_slice(b"{\"error\":");
@@ -205,7 +231,7 @@ pub fn append_error(out: &mut Vec<u8>, error: &str, code: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ContentType, Head, append_error, append_json_string, append_u64, write};
+    use super::{ContentType, Head, append_base64_string, append_error, append_json_string, append_u64, write};
 
     fn written(head: Head, body: &str) -> String {
         let mut out = Vec::new();
@@ -253,6 +279,32 @@ mod tests {
     fn the_answer_to_head_has_the_length_and_no_body() {
         let head = Head { body_omitted: true, ..Head::json(200) };
         assert!(written(head, "12345").ends_with("content-length: 5\r\n\r\n"));
+    }
+
+    #[test]
+    fn an_answer_without_content_says_nothing_of_it() {
+        assert_eq!(written(Head::json(204), ""), "HTTP/1.1 204 No Content\r\n\r\n");
+        let head = Head { keep_alive: false, ..Head::json(204) };
+        assert_eq!(written(head, ""), "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+    }
+
+    #[test]
+    fn base64_is_padded() {
+        // The vectors of RFC 4648, section 10, and two bytes with the last two digits.
+        for (bytes, expected) in [
+            (&b""[..], "\"\""),
+            (b"f", "\"Zg==\""),
+            (b"fo", "\"Zm8=\""),
+            (b"foo", "\"Zm9v\""),
+            (b"foob", "\"Zm9vYg==\""),
+            (b"fooba", "\"Zm9vYmE=\""),
+            (b"foobar", "\"Zm9vYmFy\""),
+            (b"\xfb\xff", "\"+/8=\""),
+        ] {
+            let mut out = Vec::new();
+            append_base64_string(&mut out, bytes);
+            assert_eq!(String::from_utf8(out).expect("ASCII"), expected);
+        }
     }
 
     #[test]

@@ -191,7 +191,7 @@ pub(crate) fn timeout_in_force(asked_ms: Option<u64>) -> u64 {
     asked_ms.unwrap_or(TIMEOUT_DEFAULT_MS).min(TIMEOUT_MAX_MS)
 }
 
-fn once<T>(place: &mut Option<T>, parameter: &'static str, value: T) -> Result<(), BodyError> {
+pub(crate) fn once<T>(place: &mut Option<T>, parameter: &'static str, value: T) -> Result<(), BodyError> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(BodyError::Repeated { parameter }),
@@ -202,7 +202,7 @@ fn name<'a>(value: Cow<'a, str>, parameter: &'static str) -> Result<Cow<'a, str>
     name::check(parameter, &value).map(|()| value)
 }
 
-fn boolean(value: &str, parameter: &'static str) -> Result<bool, BodyError> {
+pub(crate) fn boolean(value: &str, parameter: &'static str) -> Result<bool, BodyError> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -210,7 +210,7 @@ fn boolean(value: &str, parameter: &'static str) -> Result<bool, BodyError> {
     }
 }
 
-fn integer(value: &str, parameter: &'static str) -> Result<u64, BodyError> {
+pub(crate) fn integer(value: &str, parameter: &'static str) -> Result<u64, BodyError> {
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     digits
         .then(|| value.parse().ok())

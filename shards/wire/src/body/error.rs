@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::ITEMS_MAX;
 use crate::json::JsonError;
 use crate::name::NameError;
 use crate::target::TargetError;
@@ -50,10 +49,12 @@ pub enum BodyError {
         fault: Box<BodyError>,
     },
     /// More messages or acks than one call takes.
-    #[error("`{field}` has more than {ITEMS_MAX} elements")]
+    #[error("`{field}` has more than {max} elements")]
     TooMany {
         /// The array's name.
         field: &'static str,
+        /// What the call takes.
+        max: usize,
     },
     /// An option that a closed list does not have.
     #[error("unknown option `{name}`: the options are {known}")]
@@ -90,7 +91,7 @@ impl BodyError {
     }
 
     /// The same fault, found inside a part.
-    pub(super) fn of_part(self, part: Cow<'static, str>) -> Self {
+    pub(crate) fn of_part(self, part: Cow<'static, str>) -> Self {
         Self::In { part, fault: Box::new(self) }
     }
 }

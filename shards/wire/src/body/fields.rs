@@ -12,10 +12,10 @@ use crate::json::{JsonError, RawString, Scanner};
 use crate::name::{self, NameError};
 
 /// A member as far as it was read: `None` if absent or null.
-pub(super) type Member<T> = Result<Option<T>, BodyError>;
+pub(crate) type Member<T> = Result<Option<T>, BodyError>;
 
 /// Reads a body that is one JSON object. `object` is called where it begins, and steps over it.
-pub(super) fn body<'a, T>(
+pub(crate) fn body<'a, T>(
     body: &'a [u8],
     depth_max: u32,
     object: impl FnOnce(&mut Scanner<'a>) -> Result<Result<T, BodyError>, JsonError>,
@@ -34,7 +34,7 @@ pub(super) fn body<'a, T>(
 
 /// Walks over the members of the object that begins here. `member` returns false for a key that
 /// it does not know; its value is then checked and ignored.
-pub(super) fn members<'a>(
+pub(crate) fn members<'a>(
     scanner: &mut Scanner<'a>,
     depth_max: u32,
     mut member: impl FnMut(&mut Scanner<'a>, RawString<'a>) -> Result<bool, JsonError>,
@@ -48,7 +48,7 @@ pub(super) fn members<'a>(
 }
 
 /// Reads a member that is an object of its own, a part of the body. A fault in it names the part.
-pub(super) fn part<'a, T>(
+pub(crate) fn part<'a, T>(
     scanner: &mut Scanner<'a>,
     field: &'static str,
     depth_max: u32,
@@ -61,7 +61,7 @@ pub(super) fn part<'a, T>(
 }
 
 /// Reads a member that is true or false.
-pub(super) fn boolean(
+pub(crate) fn boolean(
     scanner: &mut Scanner<'_>,
     field: &'static str,
     depth_max: u32,
@@ -76,7 +76,7 @@ pub(super) fn boolean(
 }
 
 /// Reads a member that is an integer from `least` on.
-pub(super) fn integer(
+pub(crate) fn integer(
     scanner: &mut Scanner<'_>,
     field: &'static str,
     depth_max: u32,
@@ -96,7 +96,7 @@ pub(super) fn integer(
 
 /// The smallest value of an integer.
 #[derive(Clone, Copy)]
-pub(super) enum Least {
+pub(crate) enum Least {
     Zero,
     One,
 }
@@ -111,12 +111,12 @@ impl Least {
 }
 
 /// The member's value, or that it is missing.
-pub(super) fn required<T>(member: Member<T>, field: &'static str, expected: &'static str) -> Result<T, BodyError> {
+pub(crate) fn required<T>(member: Member<T>, field: &'static str, expected: &'static str) -> Result<T, BodyError> {
     member?.ok_or(BodyError::Missing { field: field.into(), expected })
 }
 
 /// Reads a member that is a string.
-pub(super) fn string<'a>(
+pub(crate) fn string<'a>(
     scanner: &mut Scanner<'a>,
     field: impl FnOnce() -> Cow<'static, str>,
     depth_max: u32,
@@ -128,7 +128,7 @@ pub(super) fn string<'a>(
 }
 
 /// Reads a member that is the name of a queue, partition or group.
-pub(super) fn name<'a>(
+pub(crate) fn name<'a>(
     scanner: &mut Scanner<'a>,
     field: &'static str,
     depth_max: u32,
@@ -144,10 +144,21 @@ pub(super) fn name<'a>(
 
 /// Reads a member that is a list of at most [`ITEMS_MAX`] objects and returns how many it has.
 /// `element` is called with the index of each and must step over it.
-pub(super) fn list<'a>(
+pub(crate) fn list<'a>(
     scanner: &mut Scanner<'a>,
     field: &'static str,
     depth_max: u32,
+    element: impl FnMut(&mut Scanner<'a>, usize) -> Result<Result<(), BodyError>, JsonError>,
+) -> Result<Member<usize>, JsonError> {
+    list_of(scanner, field, depth_max, ITEMS_MAX, element)
+}
+
+/// Reads a member that is a list of at most `max` objects, as [`list`] does.
+pub(crate) fn list_of<'a>(
+    scanner: &mut Scanner<'a>,
+    field: &'static str,
+    depth_max: u32,
+    max: usize,
     mut element: impl FnMut(&mut Scanner<'a>, usize) -> Result<Result<(), BodyError>, JsonError>,
 ) -> Result<Member<usize>, JsonError> {
     if scanner.peek() != Some(b'[') {
@@ -155,8 +166,8 @@ pub(super) fn list<'a>(
     }
     let (mut count, mut faults) = (0, Ok(()));
     scanner.elements(|scanner| {
-        if count == ITEMS_MAX {
-            faults = Err(BodyError::TooMany { field });
+        if count == max {
+            faults = Err(BodyError::TooMany { field, max });
             return scanner.value(depth_max).map(drop);
         }
         let index = count;
@@ -175,7 +186,7 @@ pub(super) fn list<'a>(
 }
 
 /// Steps over a value that is none of what a member may be, other than null.
-pub(super) fn null_or<T>(
+pub(crate) fn null_or<T>(
     scanner: &mut Scanner<'_>,
     depth_max: u32,
     otherwise: impl FnOnce() -> BodyError,

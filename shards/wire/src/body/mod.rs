@@ -12,7 +12,7 @@ mod ack;
 mod configure;
 mod error;
 mod exchange;
-mod fields;
+pub(crate) mod fields;
 mod push;
 mod request;
 

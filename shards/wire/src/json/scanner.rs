@@ -308,7 +308,14 @@ pub(crate) struct LoneSurrogate;
 impl<'a> RawString<'a> {
     /// The text that the string stands for; borrowed where no escape changes it.
     pub(crate) fn decode(self) -> Result<Cow<'a, str>, LoneSurrogate> {
-        if self.escaped { unescape(self.raw).map(Cow::Owned) } else { Ok(Cow::Borrowed(self.raw)) }
+        if self.escaped { unescape(self.raw, None).map(Cow::Owned) } else { Ok(Cow::Borrowed(self.raw)) }
+    }
+
+    /// The text that the string stands for, with U+FFFD for half of a surrogate pair.
+    pub(crate) fn decode_lossy(self) -> Cow<'a, str> {
+        self.decode().unwrap_or_else(|LoneSurrogate| {
+            Cow::Owned(unescape(self.raw, Some(char::REPLACEMENT_CHARACTER)).unwrap_or_default())
+        })
     }
 
     /// The string as it was sent, escapes and all, for messages about it.
@@ -322,7 +329,8 @@ impl<'a> RawString<'a> {
     }
 }
 
-fn unescape(raw: &str) -> Result<String, LoneSurrogate> {
+/// Half of a surrogate pair becomes `instead`, or is an error where that is not given.
+fn unescape(raw: &str, instead: Option<char>) -> Result<String, LoneSurrogate> {
     let mut text = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some((plain, escape)) = rest.split_once('\\') {
@@ -337,7 +345,11 @@ fn unescape(raw: &str) -> Result<String, LoneSurrogate> {
             "r" => '\r',
             "t" => '\t',
             "u" => {
-                let (character, behind) = unicode_escape(rest)?;
+                let (character, behind) = match (unicode_escape(rest), instead) {
+                    (Ok(read), _) => read,
+                    (Err(LoneSurrogate), Some(instead)) => (instead, &rest[HEX_DIGITS..]),
+                    (Err(LoneSurrogate), None) => return Err(LoneSurrogate),
+                };
                 rest = behind;
                 character
             }
@@ -365,9 +377,12 @@ fn unicode_escape(rest: &str) -> Result<(char, &str), LoneSurrogate> {
     char::from_u32(code_point).map(|character| (character, rest)).ok_or(LoneSurrogate)
 }
 
+/// The digits of a unicode escape.
+const HEX_DIGITS: usize = 4;
+
 /// Four hexadecimal digits: a unit of UTF-16.
 fn code_unit(text: &str) -> Option<(u32, &str)> {
-    let (digits, rest) = text.split_at_checked(4)?;
+    let (digits, rest) = text.split_at_checked(HEX_DIGITS)?;
     Some((u32::from_str_radix(digits, 16).ok()?, rest))
 }
 
@@ -406,6 +421,18 @@ mod tests {
             r#""\udc00\ud800""#,
         ] {
             assert_eq!(decoded(text), Err(LoneSurrogate), "{text}");
+        }
+    }
+
+    #[test]
+    fn half_of_a_pair_can_be_replaced() {
+        for (text, expected) in [
+            (r#""a\\ud800\ud83d\ude00\udc00b""#, "a\\ud800\u{1f600}\u{fffd}b"),
+            (r#""\ud800\u0041\ud800""#, "\u{fffd}A\u{fffd}"),
+            (r#""plain""#, "plain"),
+        ] {
+            let mut scanner = Scanner::new(text.as_bytes()).expect("UTF-8");
+            assert_eq!(scanner.string().expect("well formed").decode_lossy(), expected, "{text}");
         }
     }
 
