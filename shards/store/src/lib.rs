@@ -9,9 +9,15 @@
 //! SQL, so another database stands beside SQLite's file and changes nothing else.
 
 mod backend;
+mod database;
+mod options_text;
+mod outcomes;
+mod random;
+mod retention;
 mod role;
 mod sqlite;
 mod writer;
 
+pub use database::{Database, DatabaseConfig, DatabaseSeed, Health, Job, JobDone, Opened, Outcome};
 pub use role::{Store, run};
 pub use sqlite::{DATABASE_FILE, StoreError};

@@ -4,6 +4,17 @@
 //! was answered survives a power cut. Its version stands in `PRAGMA user_version` and is the
 //! number of [`MIGRATIONS`] that were applied.
 
+mod admin;
+mod clock;
+mod columns;
+mod commit;
+mod create;
+mod declarations;
+mod load;
+mod read;
+mod retain;
+pub(crate) mod threads;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +42,8 @@ const MIGRATIONS: &[&str] = &[
         updated_at_ms INTEGER NOT NULL,
         PRIMARY KEY (tenant, queue)
     ) STRICT, WITHOUT ROWID",
+    // 2: durable queues.
+    include_str!("sqlite/schema_2.sql"),
 ];
 
 /// The version that this broker writes.
@@ -99,6 +112,7 @@ impl StoreError {
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
+    path: PathBuf,
     connection: Connection,
 }
 
@@ -123,8 +137,8 @@ impl Sqlite {
         }
         configure(&connection).map_err(failed)?;
         migrate(&mut connection, version).map_err(failed)?;
-        let declarations = load(&connection).map_err(failed)?;
-        Ok((Self { connection }, declarations))
+        let declarations = declarations::load(&connection).map_err(failed)?;
+        Ok((Self { path, connection }, declarations))
     }
 
     /// Applies all of `asks` or none, as declared at `now_ms` since the Unix epoch.
@@ -183,20 +197,6 @@ fn migrate(connection: &mut Connection, version: u32) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
-}
-
-fn load(connection: &Connection) -> rusqlite::Result<Vec<Declaration>> {
-    connection
-        .prepare("SELECT tenant, queue, options, updated_at_ms FROM ephemeral_queue")?
-        .query_map([], |row| {
-            Ok(Declaration {
-                tenant: row.get(0)?,
-                queue: row.get(1)?,
-                options_json: row.get(2)?,
-                updated_at_ms: row.get::<_, i64>(3)?.cast_unsigned(),
-            })
-        })?
-        .collect()
 }
 
 fn apply(transaction: &Transaction<'_>, ask: &StoreAsk, now_ms: u64) -> rusqlite::Result<StoreAnswer> {
