@@ -6,7 +6,7 @@
 //! report to one ledger; a track has a lock that two of them hardly ever want at once.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -115,6 +115,24 @@ impl Window {
     }
 }
 
+/// The order in which one of several readers of a queue sees each sequence. Which of two readers got its message first
+/// says nothing, but none of them may see a later message before an earlier one.
+#[derive(Debug, Default)]
+pub struct ReaderOrder {
+    /// One above the highest number that came, of each sequence by its producer and key.
+    ends: HashMap<(usize, usize), u64>,
+}
+
+impl ReaderOrder {
+    /// Whether a message that came is later than all of its sequence that came before it.
+    pub fn holds(&mut self, producer: usize, key: usize, number: u64) -> bool {
+        let end = self.ends.entry((producer, key)).or_default();
+        let holds = number >= *end;
+        *end = (*end).max(number + 1);
+        holds
+    }
+}
+
 /// The tracks of one flow of messages: `producers` that send `keys` sequences each, read by `groups` groups.
 #[derive(Debug)]
 pub struct Ledger {
@@ -177,6 +195,11 @@ impl Ledger {
             }
         };
         Ok(arrival)
+    }
+
+    /// Notes that a message came after a later one to the same reader.
+    pub fn misordered(&self) {
+        self.reordered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that a message came with other bytes than any that was sent.
@@ -297,6 +320,14 @@ mod tests {
         assert_eq!(ledger.findings(), Findings::default());
         ledger.arrived(0, 0, 0, 5).unwrap();
         assert_eq!(ledger.findings(), Findings { duplicated: 1, ..Findings::default() });
+    }
+
+    #[test]
+    fn a_reader_sees_each_sequence_in_order_whatever_it_misses() {
+        let mut order = ReaderOrder::default();
+        let seen = [(0, 0, 5), (0, 1, 3), (0, 0, 9), (1, 0, 2), (0, 0, 8), (0, 0, 10)];
+        let holds = seen.map(|(producer, key, number)| order.holds(producer, key, number));
+        assert_eq!(holds, [true, true, true, true, false, true]);
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn plot_reports(args: &PlotArgs) -> Result<ExitCode, CliError> {
 
 fn watch(args: WatchArgs) -> Result<Watch, CliError> {
     let interrupt = Interrupt::listen().map_err(CliError::Signals)?;
-    Ok(Watch { quiet: args.quiet, server_pids: args.server_pid, interrupt })
+    Ok(Watch { quiet: args.quiet, server_pids: args.server_pid, postgres_pid: args.postgres_pid, interrupt })
 }
 
 fn exit_code(passed: bool, watch: &Watch) -> ExitCode {

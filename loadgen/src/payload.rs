@@ -8,8 +8,8 @@
 //!
 //! R is the run, P the producer, K the key (partition), S the sequence number, D when it was due, in nanoseconds on
 //! `CLOCK_MONOTONIC`, and C an XXH3 over all between the quotes before it. Each is a number in base 64, six bits a
-//! digit. Between the header and the checksum stands filler, half of it random digits (which hold six bits in eight: as
-//! little as JSON text can be compressed), half of it one letter.
+//! digit. Between the header and the checksum stands filler: a share of it random digits (which hold six bits in eight:
+//! as little as JSON text can be compressed), the rest one letter.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -78,14 +78,15 @@ pub fn run_of(bits: u64) -> u32 {
 pub struct Maker {
     pool: Vec<u8>,
     random: Random,
+    incompressible: f64,
 }
 
 impl Maker {
-    /// A maker whose filler follows from `random`.
+    /// A maker whose filler follows from `random`, of which the share `incompressible`, from 0 to 1, does not compress.
     #[must_use]
-    pub fn new(mut random: Random) -> Self {
+    pub fn new(mut random: Random, incompressible: f64) -> Self {
         let pool = (0..POOL_BYTES).map(|_| DIGITS[random.below(64)]).collect();
-        Self { pool, random }
+        Self { pool, random, incompressible }
     }
 
     /// Appends a payload of exactly `bytes` bytes, which are at least [`BYTES_MIN`].
@@ -108,7 +109,7 @@ impl Maker {
         }
         out.extend_from_slice(&digits);
         let filler_bytes = bytes - BYTES_MIN;
-        let mut random_bytes = filler_bytes.div_ceil(2);
+        let mut random_bytes = ((filler_bytes as f64 * self.incompressible).ceil() as usize).min(filler_bytes);
         out.reserve(filler_bytes + CHECKSUM_DIGITS + 1);
         out.resize(out.len() + filler_bytes - random_bytes, b'x');
         while random_bytes > 0 {
@@ -183,7 +184,7 @@ mod tests {
 
     fn made(bytes: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        Maker::new(Random::new(1, 0)).append(&HEADER, bytes, &mut out);
+        Maker::new(Random::new(1, 0), 0.5).append(&HEADER, bytes, &mut out);
         out
     }
 
@@ -217,8 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn filler_is_as_random_as_asked_for() {
+        for (share, random_bytes) in [(0.0, 0), (0.5, 500), (1.0, 1_000)] {
+            let mut payload = Vec::new();
+            Maker::new(Random::new(1, 0), share).append(&HEADER, BYTES_MIN + 1_000, &mut payload);
+            let filler = &payload[1 + HEADER_BYTES..payload.len() - CHECKSUM_DIGITS - 1];
+            let (plain, random) = filler.split_at(1_000 - random_bytes);
+            assert!(plain.iter().all(|&byte| byte == b'x'), "{share}");
+            // A random digit in 64 is that letter, too.
+            let letters = random.iter().filter(|&&byte| byte == b'x').count();
+            assert!(letters <= random_bytes / 16, "{letters} of {random_bytes} bytes");
+            assert_eq!(parse(&payload), Ok(HEADER));
+        }
+    }
+
+    #[test]
     fn half_of_the_filler_is_random_and_differs_from_message_to_message() {
-        let mut maker = Maker::new(Random::new(1, 0));
+        let mut maker = Maker::new(Random::new(1, 0), 0.5);
         let [mut first, mut second] = [Vec::new(), Vec::new()];
         maker.append(&HEADER, BYTES_MIN + 1_000, &mut first);
         maker.append(&HEADER, BYTES_MIN + 1_000, &mut second);

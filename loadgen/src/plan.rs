@@ -36,8 +36,14 @@ pub struct Plan {
     pub groups: usize,
     /// Long polls of `parked`.
     pub parked: usize,
+    /// Partitions that the messages of one push go to, one after the other; 1 is a push to one partition.
+    pub across: usize,
+    /// Messages that are there before a `durable-pop` begins.
+    pub prefill: usize,
     /// Payloads.
     pub size: Size,
+    /// Which share of a payload's filler does not compress, 0 to 1.
+    pub incompressible: f64,
     /// How `request-reply` and `churn` go about a round trip.
     pub style: Style,
     /// Makes payloads, arrivals and choices the same in every run.
@@ -65,13 +71,29 @@ pub enum Scenario {
     Churn,
     /// A third each of push and pop, request-reply, and fan-out, together.
     Mixed,
+    /// Pushes to a log. After the measured part all of it is read back and checked.
+    DurablePush,
+    /// `prefill` messages are put there, and then popped as fast as they come. Ends when all are taken.
+    DurablePop,
+    /// Of each pair one connection pushes a message when the other one waits for it: one is under way at a time.
+    DurablePipe,
+}
+
+impl Scenario {
+    /// Whether it is one of durable queues alone.
+    #[must_use]
+    pub fn is_durable(self) -> bool {
+        matches!(self, Self::DurablePush | Self::DurablePop | Self::DurablePipe)
+    }
 }
 
 /// How a broker is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverKind {
-    /// HTTP, any Queen broker.
+    /// HTTP, the ephemeral queues of any Queen broker.
     Queen,
+    /// HTTP, the durable queues of any Queen broker.
+    Durable,
     /// Core NATS.
     Nats,
     /// Redis lists: LPUSH and BRPOP.
@@ -117,12 +139,14 @@ pub enum Arrivals {
 pub enum Spread {
     /// Each as often as any other.
     Uniform,
+    /// One after the other.
+    Turns,
     /// By rank, with this exponent: the first ones far more often.
     Zipf(f64),
 }
 
-/// How many bytes a payload has, its quotes included. Beside 43 bytes of header and checksum, below which a plan is
-/// refused, half of them do not compress.
+/// How many bytes a payload has, its quotes included. 43 of them are header and checksum, below which a plan is refused;
+/// the rest is filler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Size {
     /// All the same.

@@ -47,6 +47,13 @@ impl Random {
 pub enum Chooser {
     /// Any of so many keys.
     Uniform(usize),
+    /// Of so many keys the next one, from a random one on.
+    Turns {
+        /// How many there are.
+        keys: usize,
+        /// The last one.
+        last: Option<usize>,
+    },
     /// By the running sum of the keys' shares, which ends at 1.
     Weighted(Vec<f64>),
 }
@@ -58,6 +65,7 @@ impl Chooser {
         assert!(keys > 0, "a choice needs something to choose from");
         match spread {
             Spread::Uniform => Self::Uniform(keys),
+            Spread::Turns => Self::Turns { keys, last: None },
             Spread::Zipf(exponent) => {
                 let mut sum = 0.0;
                 let mut sums: Vec<f64> = (1..=keys)
@@ -73,10 +81,15 @@ impl Chooser {
     }
 
     /// The next key, from 0.
-    pub fn choose(&self, random: &mut Random) -> usize {
+    pub fn choose(&mut self, random: &mut Random) -> usize {
         match self {
             Self::Uniform(1) => 0,
             Self::Uniform(keys) => random.below(*keys),
+            Self::Turns { keys, last } => {
+                let next = last.map_or_else(|| random.below(*keys), |last| (last + 1) % *keys);
+                *last = Some(next);
+                next
+            }
             Self::Weighted(sums) => {
                 let at = random.unit();
                 sums.partition_point(|&sum| sum < at).min(sums.len() - 1)
@@ -92,7 +105,7 @@ mod tests {
     const DRAWS: usize = 100_000;
 
     fn drawn(spread: Spread, keys: usize) -> Vec<usize> {
-        let (chooser, mut random) = (Chooser::new(spread, keys), Random::new(7, 1));
+        let (mut chooser, mut random) = (Chooser::new(spread, keys), Random::new(7, 1));
         let mut counts = vec![0; keys];
         (0..DRAWS).for_each(|_| counts[chooser.choose(&mut random)] += 1);
         counts
@@ -114,6 +127,13 @@ mod tests {
         for count in drawn(Spread::Uniform, 10) {
             assert!((9_000..11_000).contains(&count), "{count} of {DRAWS} draws among ten");
         }
+    }
+
+    #[test]
+    fn keys_in_turns_come_one_after_the_other() {
+        let (mut chooser, mut random) = (Chooser::new(Spread::Turns, 3), Random::new(7, 1));
+        let first = chooser.choose(&mut random);
+        assert_eq!([(); 4].map(|()| chooser.choose(&mut random)), [1, 2, 3, 4].map(|step| (first + step) % 3));
     }
 
     #[test]

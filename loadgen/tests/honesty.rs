@@ -37,7 +37,10 @@ fn plan(scenario: Scenario, address: SocketAddr) -> Plan {
         spread: Spread::Uniform,
         groups: 1,
         parked: 50,
+        across: 1,
+        prefill: 1_000,
         size: Size::Fixed(128),
+        incompressible: 0.5,
         style: Style::PushPop,
         seed: 1,
         cpus: Vec::new(),
@@ -110,6 +113,61 @@ fn swapped_messages_are_reordered() {
 #[test]
 fn changed_messages_are_corrupted() {
     assert_eq!(findings(Fault::Corrupt), Findings { corrupted: FAULTS, ..Findings::default() });
+}
+
+/// Faults by what is found of them, once for each time they are made.
+const BLAMED: [(Fault, Findings); 5] = [
+    (Fault::None, CLEAN),
+    (Fault::Drop, Findings { lost: FAULTS, ..CLEAN }),
+    (Fault::Repeat, Findings { duplicated: FAULTS, ..CLEAN }),
+    (Fault::Swap, Findings { reordered: FAULTS, ..CLEAN }),
+    (Fault::Corrupt, Findings { corrupted: FAULTS, ..CLEAN }),
+];
+
+const CLEAN: Findings = Findings { lost: 0, duplicated: 0, reordered: 0, corrupted: 0 };
+
+/// The plan of a durable scenario at a broker with this fault.
+fn durable(scenario: Scenario, fault: Fault) -> Plan {
+    Plan { driver: DriverKind::Durable, ..plan(scenario, Stub::start(fault).address) }
+}
+
+#[test]
+fn a_log_that_is_read_back_shows_each_fault() {
+    for (fault, wanted) in BLAMED {
+        let outcome = outcome(durable(Scenario::DurablePush, fault));
+        assert_eq!((outcome.sent, outcome.received), (RATE_PER_S as u64, RATE_PER_S as u64), "{fault:?}");
+        assert_eq!(outcome.findings, wanted, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_backlog_that_is_popped_shows_each_fault() {
+    for (fault, wanted) in BLAMED {
+        let duration = Duration::from_secs(2);
+        let plan = Plan { pacing: Pacing::Closed, duration, ..durable(Scenario::DurablePop, fault) };
+        let outcome = outcome(plan);
+        assert_eq!(outcome.findings, wanted, "{fault:?}");
+        // One that lacks messages is waited for until the end.
+        let is_short = fault == Fault::Drop;
+        assert_eq!(outcome.measured == duration, is_short, "{fault:?}: {:?}", outcome.measured);
+        assert_eq!(outcome.received < 1_000, is_short, "{fault:?}: {}", outcome.received);
+    }
+}
+
+#[test]
+fn a_pipe_has_one_message_under_way_and_sees_each_of_them() {
+    let outcome = outcome(Plan { pacing: Pacing::Closed, ..durable(Scenario::DurablePipe, Fault::None) });
+    assert_eq!(outcome.findings, Findings::default());
+    assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+    assert!(outcome.sent > 0 && outcome.received == outcome.sent, "{} of {}", outcome.received, outcome.sent);
+    // Two pairs that rest for five milliseconds behind each message.
+    assert!(outcome.sent <= 2 * 201, "{}", outcome.sent);
+}
+
+#[test]
+fn a_message_that_a_pipe_loses_stops_it_and_is_told() {
+    let outcome = outcome(Plan { pacing: Pacing::Closed, ..durable(Scenario::DurablePipe, Fault::Drop) });
+    assert!((1..=2).contains(&outcome.findings.lost), "of two pairs: {:?}", outcome.findings);
 }
 
 #[test]

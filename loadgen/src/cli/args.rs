@@ -16,6 +16,9 @@ Scenarios:
   parked         idle long polls, then a push to each
   churn          request-reply with a new inbox for every request
   mixed          push-pop, request-reply and fan-out together
+  durable-push   pushes to durable queues, which are then read back and checked
+  durable-pop    pops a backlog of durable messages that is there beforehand
+  durable-pipe   a durable push to a waiting pop, one message under way for each of --pairs
 
 A scenario may also be a .toml file. Its keys are called as the flags are (scenario = \"push-pop\", rate = 1000),
 with limits under [limits]. Flags win over the file.
@@ -82,6 +85,9 @@ pub struct WatchArgs {
     /// The server's process, or several with commas [default: whoever listens at the target, if it is on this machine]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub server_pid: Vec<u32>,
+    /// The PostgreSQL whose CPU time is told beside the server's: its postmaster's process
+    #[arg(long, value_name = "PID")]
+    pub postgres_pid: Option<u32>,
     /// Shows no progress
     #[arg(long)]
     pub quiet: bool,

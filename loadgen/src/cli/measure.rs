@@ -20,7 +20,7 @@ use super::{
     error::CliError,
     progress::{BAR_INTERVAL, Progress},
     report::{Report, messages},
-    server::{Server, ServerUse, Usage},
+    server::{Server, ServerUse, Usage, Used},
 };
 use crate::{Plan, run};
 
@@ -65,6 +65,8 @@ pub struct Watch {
     pub quiet: bool,
     /// The server's processes; empty: whoever listens at the target.
     pub server_pids: Vec<u32>,
+    /// The postmaster of a PostgreSQL that is watched, too.
+    pub postgres_pid: Option<u32>,
     /// What ends them early.
     pub interrupt: Interrupt,
 }
@@ -82,9 +84,14 @@ pub fn measure(plan: &Plan, watch: &Watch) -> Result<(Report, Histogram<u64>), C
                 .map_err(|pid| CliError::Conflict(format!("--server-pid {pid}: there is no such process here")))?,
         ),
     };
+    let postgres = watch
+        .postgres_pid
+        .map(Server::family_of)
+        .transpose()
+        .map_err(|pid| CliError::Conflict(format!("--postgres-pid {pid}: there is no such process here")))?;
     let running = run::start(plan.clone())?;
     let mut progress = Progress::new(plan, watch.quiet);
-    let mut sampler = Sampler::new(server);
+    let mut sampler = Sampler { server: Sampled::new(server), postgres: Sampled::new(postgres) };
     let mut stopped = false;
     while !running.is_finished() {
         let snapshot = running.snapshot();
@@ -100,34 +107,56 @@ pub fn measure(plan: &Plan, watch: &Watch) -> Result<(Report, Histogram<u64>), C
     sampler.end();
     progress.finish();
     let outcome = running.join()?;
-    let server = sampler.used(messages(plan, &outcome));
-    Ok((Report::new(plan, &outcome, server), outcome.latency_ns))
+    let used = sampler.used(messages(plan, &outcome));
+    Ok((Report::new(plan, &outcome, used), outcome.latency_ns))
 }
 
-/// Reads the server's use when the measured part begins and when it ends.
+/// Reads what is used when the measured part begins and when it ends.
 struct Sampler {
-    server: Option<Server>,
-    start: Option<Usage>,
-    end: Option<Usage>,
+    server: Sampled,
+    postgres: Sampled,
 }
 
 impl Sampler {
-    fn new(server: Option<Server>) -> Self {
-        Self { server, start: None, end: None }
-    }
-
     /// Sees where the run is; how long it is to the next moment that matters, as far as that is known.
     fn look(&mut self, measured: Option<Duration>, duration: Duration) -> Duration {
         let Some(measured) = measured else { return EDGE_INTERVAL };
-        if self.start.is_none() {
-            self.start = self.server.as_ref().map(Server::usage);
-        }
+        self.server.start();
+        self.postgres.start();
         let left = duration.saturating_sub(measured);
         if left.is_zero() {
             self.end();
             return BAR_INTERVAL;
         }
         left
+    }
+
+    fn end(&mut self) {
+        self.server.end();
+        self.postgres.end();
+    }
+
+    fn used(&self, messages: u64) -> Used {
+        Used { server: self.server.used(messages), postgres: self.postgres.used(messages) }
+    }
+}
+
+/// One server, and what it had used at the beginning and at the end.
+struct Sampled {
+    server: Option<Server>,
+    start: Option<Usage>,
+    end: Option<Usage>,
+}
+
+impl Sampled {
+    fn new(server: Option<Server>) -> Self {
+        Self { server, start: None, end: None }
+    }
+
+    fn start(&mut self) {
+        if self.start.is_none() {
+            self.start = self.server.as_ref().map(Server::usage);
+        }
     }
 
     fn end(&mut self) {

@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::{error::CliError, machine::Machine, ramp::Step, server::ServerUse, words::Word};
+use super::{
+    error::CliError,
+    machine::Machine,
+    ramp::Step,
+    server::{ServerUse, Used},
+    words::Word,
+};
 use crate::{
     Outcome, Plan,
     outcome::Second as MeasuredSecond,
@@ -51,10 +57,16 @@ pub struct Report {
     pub corrupted: u64,
     /// Messages a second: received, or, where nothing is received (`push`), sent.
     pub rate_per_s: f64,
+    /// Of `durable-push`: requests a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_s: Option<f64>,
     /// Latencies in microseconds.
     pub latency_us: Latency,
     /// What the server used; `None` if it is not on this machine, or nobody knows which process it is.
     pub server: Option<ServerUse>,
+    /// What the PostgreSQL used that was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postgres: Option<ServerUse>,
     /// The load generator's commit, with `-dirty` if it was built from changed files, or `unknown`.
     pub commit: String,
     /// What it ran on.
@@ -114,8 +126,17 @@ pub struct Parameters {
     pub groups: usize,
     /// `--parked`.
     pub parked: usize,
+    /// `--across`.
+    #[serde(default)]
+    pub across: usize,
+    /// `--prefill`.
+    #[serde(default)]
+    pub prefill: usize,
     /// `--size`.
     pub size: String,
+    /// `--incompressible`.
+    #[serde(default)]
+    pub incompressible: f64,
     /// `--seed`.
     pub seed: u64,
     /// `--cpus`.
@@ -156,8 +177,8 @@ pub struct Percentile {
 const POINTS_PER_HALVING: u32 = 5;
 
 impl Report {
-    /// The report of a run of `plan` on this machine.
-    pub fn new(plan: &Plan, outcome: &Outcome, server: Option<ServerUse>) -> Self {
+    /// The report of a run of `plan` on this machine, for which `used` was used.
+    pub fn new(plan: &Plan, outcome: &Outcome, used: Used) -> Self {
         let latency = &outcome.latency_ns;
         let at = |quantile| us(latency.value_at_quantile(quantile));
         let findings = &outcome.findings;
@@ -182,6 +203,8 @@ impl Report {
             reordered: findings.reordered,
             corrupted: findings.corrupted,
             rate_per_s: per_second(messages(plan, outcome), outcome),
+            requests_per_s: (plan.scenario == Scenario::DurablePush)
+                .then(|| per_second(messages(plan, outcome), outcome) / plan.batch as f64),
             latency_us: Latency {
                 p50: at(0.5),
                 p90: at(0.9),
@@ -190,7 +213,8 @@ impl Report {
                 max: if latency.is_empty() { 0.0 } else { us(latency.max()) },
                 mean: latency.mean().round() / 1e3,
             },
-            server,
+            server: used.server,
+            postgres: used.postgres,
             commit: env!("LOADGEN_COMMIT").into(),
             machine: Machine::of_this_process(),
             plan: Parameters::of(plan),
@@ -262,10 +286,14 @@ impl Parameters {
             partitions: plan.partitions,
             spread: match plan.spread {
                 Spread::Uniform => "uniform".into(),
+                Spread::Turns => "turns".into(),
                 Spread::Zipf(exponent) => format!("zipf:{exponent}"),
             },
             groups: plan.groups,
             parked: plan.parked,
+            across: plan.across,
+            prefill: plan.prefill,
+            incompressible: plan.incompressible,
             size: match &plan.size {
                 Size::Fixed(bytes) => bytes.to_string(),
                 Size::Uniform { min, max } => format!("{min}-{max}"),
@@ -329,7 +357,7 @@ pub fn example() -> Report {
         ],
         interrupted: false,
     };
-    Report::new(&settings.plan().unwrap(), &outcome, None)
+    Report::new(&settings.plan().unwrap(), &outcome, Used::default())
 }
 
 #[cfg(test)]
@@ -371,7 +399,7 @@ mod tests {
             seconds: Vec::new(),
             interrupted: true,
         };
-        let report = Report::new(&plan, &outcome, None);
+        let report = Report::new(&plan, &outcome, Used::default());
         assert_eq!((report.pacing.as_str(), report.rate_per_s, report.samples()), ("closed", 0.0, 0));
         assert_eq!(report.note.as_deref(), Some("blind to stalls: coordinated omission"));
     }

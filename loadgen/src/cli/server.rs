@@ -22,10 +22,23 @@ pub struct ServerUse {
     pub peak_rss_bytes: u64,
 }
 
+/// What the server used, and the PostgreSQL that it keeps its messages in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    /// `None` if nobody knows which process the server is.
+    pub server: Option<ServerUse>,
+    /// `None` if none was named.
+    pub postgres: Option<ServerUse>,
+}
+
 /// The processes of a server on this machine.
-#[derive(Clone, Debug)]
-pub struct Server {
-    pids: Vec<u32>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// These.
+    Processes(Vec<u32>),
+    /// This one with all its children, those included that have ended and been waited for: a PostgreSQL by its
+    /// postmaster.
+    Family(u32),
 }
 
 /// What a server has used up to a moment.
@@ -45,8 +58,17 @@ impl Server {
     pub fn named(pids: &[u32]) -> Result<Self, u32> {
         match pids.iter().find(|pid| Usage::of_process(**pid).is_none()) {
             Some(pid) => Err(*pid),
-            None => Ok(Self { pids: pids.to_vec() }),
+            None => Ok(Self::Processes(pids.to_vec())),
         }
+    }
+
+    /// The process of this number with its children.
+    ///
+    /// # Errors
+    ///
+    /// The number, if it is not there.
+    pub fn family_of(pid: u32) -> Result<Self, u32> {
+        Usage::of_process(pid).map(|_| Self::Family(pid)).ok_or(pid)
     }
 
     /// The process that listens at `address`, if that is here and this process may look.
@@ -63,17 +85,28 @@ impl Server {
         // A process of another user does not show its files.
         let mut pids: Vec<_> = processes().filter(|pid| holds_any(*pid, &links).unwrap_or(false)).collect();
         pids.sort_unstable();
-        (!pids.is_empty()).then_some(Self { pids })
+        (!pids.is_empty()).then_some(Self::Processes(pids))
     }
 
     /// What it has used so far; a process that has ended counts nothing.
     pub fn usage(&self) -> Usage {
-        self.pids.iter().filter_map(|pid| Usage::of_process(*pid)).fold(Usage::default(), |sum, one| Usage {
-            cpu: sum.cpu + one.cpu,
-            rss_bytes: sum.rss_bytes + one.rss_bytes,
-            peak_rss_bytes: sum.peak_rss_bytes + one.peak_rss_bytes,
-        })
+        match self {
+            Self::Processes(pids) => sum(pids.iter().filter_map(|pid| Usage::of_process(*pid))),
+            Self::Family(parent) => {
+                let is_of_it = |pid: &u32| *pid == *parent || Stat::of(*pid).is_some_and(|stat| stat.parent == *parent);
+                sum(processes().filter(is_of_it).filter_map(Usage::with_ended_children))
+            }
+        }
     }
+}
+
+/// Of several processes together. Memory that they share counts for each.
+fn sum(usages: impl Iterator<Item = Usage>) -> Usage {
+    usages.fold(Usage::default(), |sum, one| Usage {
+        cpu: sum.cpu + one.cpu,
+        rss_bytes: sum.rss_bytes + one.rss_bytes,
+        peak_rss_bytes: sum.peak_rss_bytes + one.peak_rss_bytes,
+    })
 }
 
 impl Usage {
@@ -91,22 +124,45 @@ impl Usage {
         let directory = Path::new("/proc").join(pid.to_string());
         let status = fs::read_to_string(directory.join("status")).ok()?;
         let bytes = |name| field(&status, name).and_then(kib_in_bytes).unwrap_or(0);
-        Some(Self {
-            cpu: cpu_time(&fs::read_to_string(directory.join("stat")).ok()?)?,
-            rss_bytes: bytes("VmRSS"),
-            peak_rss_bytes: bytes("VmHWM"),
-        })
+        Some(Self { cpu: Stat::of(pid)?.cpu, rss_bytes: bytes("VmRSS"), peak_rss_bytes: bytes("VmHWM") })
+    }
+
+    /// With the CPU time of children that it has waited for.
+    fn with_ended_children(pid: u32) -> Option<Self> {
+        let usage = Self::of_process(pid)?;
+        let stat = Stat::of(pid)?;
+        Some(Self { cpu: stat.cpu + stat.ended_children, ..usage })
     }
 }
 
-/// User and system time out of /proc/PID/stat.
-fn cpu_time(stat: &str) -> Option<Duration> {
-    // The name of the program is in parentheses and may hold any byte; after it come fields without blanks, of which
-    // utime and stime are the 12th and 13th.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
-    let ticks = times.next()?.ok()? + times.next()?.ok()?;
-    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+/// What is read out of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// User and system time.
+    cpu: Duration,
+    /// The same of children that have ended and been waited for.
+    ended_children: Duration,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        // The name of the program is in parentheses and may hold any byte; after it come fields without blanks, of which
+        // the parent is the second, and utime, stime, cutime and cstime are the 12th to the 15th.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<_> = fields.split_ascii_whitespace().collect();
+        let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+        let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            cpu: time(ticks(11)? + ticks(12)?),
+            ended_children: time(ticks(13)? + ticks(14)?),
+        })
+    }
 }
 
 /// Whether an address is one of this machine's: only those can be bound.
@@ -145,7 +201,7 @@ fn holds_any(pid: u32, links: &[String]) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, process, time::Instant};
+    use std::{net::TcpListener, process, thread, time::Instant};
 
     use super::*;
 
@@ -153,7 +209,7 @@ mod tests {
     fn the_process_that_listens_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::listening_at(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(server.pids, [process::id()]);
+        assert_eq!(server, Server::Processes(vec![process::id()]));
         let usage = server.usage();
         assert!(usage.rss_bytes > 100_000 && usage.peak_rss_bytes >= usage.rss_bytes, "{usage:?}");
     }
@@ -187,7 +243,26 @@ mod tests {
     #[test]
     fn a_program_may_have_any_name() {
         let ticks = rustix::param::clock_ticks_per_second();
-        let stat = format!("7 (a) b (c)) S 1 1 1 0 -1 0 0 0 0 0 {ticks} {ticks} 0 0 20 0");
-        assert_eq!(cpu_time(&stat), Some(Duration::from_secs(2)));
+        let stat = format!("7 (a) b (c)) S 3 1 1 0 -1 0 0 0 0 0 {ticks} {ticks} {ticks} 0 20 0");
+        let wanted = Stat { parent: 3, cpu: Duration::from_secs(2), ended_children: Duration::from_secs(1) };
+        assert_eq!(Stat::parse(&stat), Some(wanted));
+    }
+
+    #[test]
+    fn a_child_counts_while_it_lives_and_after_it_was_waited_for() {
+        let family = Server::family_of(process::id()).unwrap();
+        let own = Server::named(&[process::id()]).unwrap();
+        let children = || family.usage().cpu.saturating_sub(own.usage().cpu);
+        let before = children();
+        let mut child = process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let began = Instant::now();
+        let work = Duration::from_millis(100);
+        while children() < before + work && began.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(children() >= before + work, "while it lives");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(children() >= before + work, "when it has ended");
     }
 }

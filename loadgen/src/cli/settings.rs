@@ -10,7 +10,7 @@ use super::{
     error::CliError,
     limits::Limits,
     target,
-    words::{Allowed, Rate, Word, as_flag},
+    words::{Allowed, Rate, Share, Word, as_flag},
 };
 use crate::plan::{Arrivals, DriverKind, Pacing, Plan, Scenario, Size, Spread, Style};
 
@@ -25,7 +25,7 @@ pub struct Settings {
     /// The broker [default: http://127.0.0.1:6632]
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// How it is spoken to: queen, nats or redis [default: by the URL: http, nats, redis]
+    /// How it is spoken to: queen, durable, nats or redis [default: by the URL; of durable scenarios: durable]
     #[arg(long, value_name = "WORD")]
     #[serde(deserialize_with = "as_flag")]
     pub driver: Option<DriverKind>,
@@ -72,7 +72,8 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "as_flag")]
     pub partitions: Option<NonZeroUsize>,
-    /// How queues and partitions are chosen: uniform, zipf or zipf:EXPONENT [default: uniform]
+    /// How queues and partitions are chosen: uniform, turns, zipf or zipf:EXPONENT [default: uniform; of durable
+    /// scenarios: turns]
     #[arg(long, value_name = "WORD")]
     #[serde(deserialize_with = "as_flag")]
     pub spread: Option<Spread>,
@@ -84,10 +85,22 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "as_flag")]
     pub parked: Option<NonZeroUsize>,
+    /// Partitions that one durable push goes to, a message to each in turns [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "as_flag")]
+    pub across: Option<NonZeroUsize>,
+    /// Messages that are there before durable-pop begins [default: 100000]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "as_flag")]
+    pub prefill: Option<NonZeroUsize>,
     /// Payload: bytes, a range as 64-1024, or @FILE with a size a line [default: 256]
     #[arg(long, value_name = "BYTES")]
     #[serde(deserialize_with = "as_flag")]
     pub size: Option<Size>,
+    /// Which share of a payload's filler does not compress [default: 0.5]
+    #[arg(long, value_name = "SHARE")]
+    #[serde(deserialize_with = "as_flag")]
+    pub incompressible: Option<Share>,
     /// How a round trip goes: push-pop or verbs [default: push-pop]
     #[arg(long, value_name = "WORD")]
     #[serde(deserialize_with = "as_flag")]
@@ -150,7 +163,10 @@ impl Settings {
             spread: self.spread.or(base.spread),
             groups: self.groups.or(base.groups),
             parked: self.parked.or(base.parked),
+            across: self.across.or(base.across),
+            prefill: self.prefill.or(base.prefill),
             size: self.size.or(base.size),
+            incompressible: self.incompressible.or(base.incompressible),
             style: self.style.or(base.style),
             seed: self.seed.or(base.seed),
             cpus: self.cpus.or(base.cpus),
@@ -169,6 +185,9 @@ impl Settings {
             CliError::Conflict(format!("no scenario is named: say `scenario = {:?}` or another", Scenario::Push.word()))
         })?;
         let (target, driver) = target::resolve(self.target.as_deref().unwrap_or(target::DEFAULT_URL), self.driver)?;
+        let is_durable = scenario.is_durable();
+        let driver = if is_durable && driver == DriverKind::Queen { DriverKind::Durable } else { driver };
+        let any_spread = if is_durable { Spread::Turns } else { Spread::Uniform };
         let pacing = if self.closed {
             Pacing::Closed
         } else {
@@ -193,10 +212,13 @@ impl Settings {
             batch: number(self.batch, 1),
             queues: number(self.queues, 1),
             partitions: number(self.partitions, 1),
-            spread: self.spread.unwrap_or(Spread::Uniform),
+            spread: self.spread.unwrap_or(any_spread),
             groups: number(self.groups, 4),
             parked: number(self.parked, 1000),
+            across: number(self.across, 1),
+            prefill: number(self.prefill, 100_000),
             size: self.size.clone().unwrap_or(Size::Fixed(256)),
+            incompressible: self.incompressible.map_or(0.5, |Share(share)| share),
             style: self.style.unwrap_or(Style::PushPop),
             seed: self.seed.unwrap_or(1),
             cpus: self.cpus.iter().flat_map(CpuList::iter).collect(),

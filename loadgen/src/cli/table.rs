@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{report::Report, units};
+use super::{report::Report, server::ServerUse, units};
 
 /// The report as a table, of several lines.
 pub fn table(report: &Report) -> String {
@@ -54,6 +54,18 @@ pub fn table(report: &Report) -> String {
             ],
         );
     }
+    let cpu = |used: &Option<ServerUse>| used.and_then(|used| used.cpu_us_per_message);
+    let mut more = Vec::new();
+    if let Some(us) = cpu(&report.postgres) {
+        more.push(("PostgreSQL CPU/message", format!("{us:.1} µs")));
+        more.push(("both", format!("{:.1} µs", us + cpu(&report.server).unwrap_or(0.0))));
+    }
+    if let Some(requests_per_s) = report.requests_per_s {
+        more.push(("requests", units::rate(requests_per_s)));
+    }
+    if !more.is_empty() {
+        columns(&mut text, &more);
+    }
     for (kind, count) in &report.errors_by_kind {
         let _ = writeln!(text, "{} errors: {kind}", units::count(*count));
     }
@@ -65,14 +77,18 @@ pub fn headline(report: &Report) -> String {
     let Report { scenario, driver, target, plan, .. } = report;
     let style = if report.style == "verbs" { " by verbs" } else { "" };
     let mut shape = match scenario.as_str() {
-        "request-reply" | "churn" => format!("{} pairs", plan.pairs),
+        "request-reply" | "churn" | "durable-pipe" => format!("{} pairs", plan.pairs),
         "fan-out" => format!("{} groups", plan.groups),
         "parked" => format!("{} long polls", plan.parked),
         _ => format!("{} connections", plan.connections),
     };
-    for (name, number) in
-        [("depth", plan.depth), ("batch", plan.batch), ("queues", plan.queues), ("partitions", plan.partitions)]
-    {
+    for (name, number) in [
+        ("depth", plan.depth),
+        ("batch", plan.batch),
+        ("queues", plan.queues),
+        ("partitions", plan.partitions),
+        ("across", plan.across),
+    ] {
         if number > 1 {
             let _ = write!(shape, ", {name} {number}");
         }

@@ -6,8 +6,13 @@ use super::error::CliError;
 use crate::plan::{DriverKind, Target};
 
 /// What each driver's URLs begin with, and the port of its broker where a URL names none.
-const SCHEMES: [(&str, DriverKind, u16); 3] =
-    [("http", DriverKind::Queen, 6632), ("nats", DriverKind::Nats, 4222), ("redis", DriverKind::Redis, 6379)];
+const SCHEMES: [(&str, DriverKind, u16); 4] = [
+    ("http", DriverKind::Queen, 6632),
+    // Durable queues are spoken to at the same URLs: which of the two it is, is said by scenario or driver.
+    ("http", DriverKind::Durable, 6632),
+    ("nats", DriverKind::Nats, 4222),
+    ("redis", DriverKind::Redis, 6379),
+];
 
 /// The broker on this machine, on its own port.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:6632";

@@ -49,13 +49,16 @@ impl Word for Scenario {
         ("parked", Self::Parked),
         ("churn", Self::Churn),
         ("mixed", Self::Mixed),
+        ("durable-push", Self::DurablePush),
+        ("durable-pop", Self::DurablePop),
+        ("durable-pipe", Self::DurablePipe),
     ];
 }
 
 impl Word for DriverKind {
     const KIND: &'static str = "driver";
     const WORDS: &'static [(&'static str, Self)] =
-        &[("queen", Self::Queen), ("nats", Self::Nats), ("redis", Self::Redis)];
+        &[("queen", Self::Queen), ("durable", Self::Durable), ("nats", Self::Nats), ("redis", Self::Redis)];
 }
 
 impl Word for Arrivals {
@@ -105,6 +108,10 @@ impl Allowed {
     }
 }
 
+/// A part of a whole: a number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
 /// Messages a second: a number above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
@@ -140,19 +147,28 @@ impl FromStr for Rate {
     }
 }
 
+impl FromStr for Share {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        share.map(Self).ok_or_else(|| WordError("a share is a number from 0 to 1".into()))
+    }
+}
+
 impl FromStr for Spread {
     type Err = WordError;
 
     fn from_str(text: &str) -> Result<Self, WordError> {
         let exponent = match text {
             "uniform" => return Ok(Self::Uniform),
+            "turns" => return Ok(Self::Turns),
             "zipf" => Some(1.0),
             _ => text.strip_prefix("zipf:").and_then(|exponent| exponent.parse().ok()),
         };
-        exponent
-            .filter(|exponent: &f64| exponent.is_finite() && *exponent > 0.0)
-            .map(Self::Zipf)
-            .ok_or_else(|| WordError("a spread is uniform, zipf, or zipf:EXPONENT with an exponent above zero".into()))
+        exponent.filter(|exponent: &f64| exponent.is_finite() && *exponent > 0.0).map(Self::Zipf).ok_or_else(|| {
+            WordError("a spread is uniform, turns, zipf, or zipf:EXPONENT with an exponent above zero".into())
+        })
     }
 }
 
@@ -213,7 +229,7 @@ mod tests {
     #[test]
     fn an_unknown_word_lists_the_known_ones() {
         let error = "redys".parse::<DriverKind>().unwrap_err().to_string();
-        assert_eq!(error, "there is no driver `redys`; it is one of queen, nats, redis");
+        assert_eq!(error, "there is no driver `redys`; it is one of queen, durable, nats, redis");
     }
 
     #[test]
@@ -229,6 +245,7 @@ mod tests {
     #[test]
     fn a_spread_has_an_exponent_above_zero() {
         assert_eq!("uniform".parse(), Ok(Spread::Uniform));
+        assert_eq!("turns".parse(), Ok(Spread::Turns));
         assert_eq!("zipf".parse(), Ok(Spread::Zipf(1.0)));
         assert_eq!("zipf:1.2".parse(), Ok(Spread::Zipf(1.2)));
         for wrong in ["", "zipf:", "zipf:0", "zipf:-1", "zipf:inf", "zipf:NaN", "pareto"] {
@@ -241,6 +258,16 @@ mod tests {
         assert_eq!("0.5".parse(), Ok(Rate(0.5)));
         for wrong in ["", "0", "-1", "inf", "NaN", "fast"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_part_of_a_whole() {
+        for (text, share) in [("0", 0.0), ("0.25", 0.25), ("1", 1.0)] {
+            assert_eq!(text.parse(), Ok(Share(share)));
+        }
+        for wrong in ["", "-0.1", "1.1", "NaN", "half"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
     }
 

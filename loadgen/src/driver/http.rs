@@ -5,6 +5,9 @@
 
 use super::{Garbled, parse_number};
 
+/// The status that has no body and says nothing of its length.
+const NO_CONTENT: u16 = 204;
+
 const HEADERS_MAX: usize = 32;
 
 /// A head larger than this is no answer to us.
@@ -45,6 +48,9 @@ impl Responses {
         };
         let status = head.code.ok_or(Garbled)?;
         let rest = &input[head_bytes..];
+        if status == NO_CONTENT {
+            return Ok(Some(Response { status, body: &[], bytes: head_bytes }));
+        }
         match framing(head.headers)? {
             Framing::Length(length) => {
                 Ok(rest.get(..length).map(|body| Response { status, body, bytes: head_bytes + length }))
@@ -133,6 +139,11 @@ mod tests {
             let input = format!("HTTP/1.1 201 Created\r\n{name}: 5\r\nx: y\r\n\r\nhello");
             assert_eq!(cut_at_every_byte(input.as_bytes()), (201, b"hello".to_vec()));
         }
+    }
+
+    #[test]
+    fn no_content_ends_with_its_head() {
+        assert_eq!(cut_at_every_byte(b"HTTP/1.1 204 No Content\r\nx: y\r\n\r\n"), (204, Vec::new()));
     }
 
     #[test]

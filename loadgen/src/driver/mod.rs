@@ -5,10 +5,12 @@
 //! (`run::connection`), what to do next is the role's (`run::role`). A protocol is added by another implementation
 //! here and a word in [`DriverKind`].
 
+mod durable;
 mod http;
 mod nats;
 mod queen;
 mod redis;
+mod scan;
 
 use crate::plan::{DriverKind, Style, Target};
 
@@ -28,6 +30,11 @@ pub trait Driver {
 
     /// Appends a push of all messages of a batch to one place.
     fn push(&mut self, to: Place<'_>, messages: &Batch, out: &mut Vec<u8>) -> Owed;
+
+    /// Appends a push whose messages go to these partitions of a queue in turns. Only of [`DriverKind::Durable`].
+    fn push_across(&mut self, _queue: &str, _partitions: &[usize], _messages: &Batch, _out: &mut Vec<u8>) -> Owed {
+        unreachable!("a plan with such pushes is refused where they can't be made")
+    }
 
     /// Appends a pop of up to `max` messages that waits for the first one for up to `wait_ms`.
     fn pop(&mut self, from: Source<'_>, max: usize, wait_ms: u64, out: &mut Vec<u8>) -> Owed;
@@ -104,6 +111,8 @@ pub struct Source<'a> {
     pub queue: &'a str,
     /// How many partitions it has. All of them are popped from.
     pub partitions: usize,
+    /// How many of them one pop may take messages of, where the protocol has a say in it.
+    pub claims: usize,
     /// The consumer group; `None` shares the messages among all who pop.
     pub group: Option<usize>,
 }
@@ -149,7 +158,7 @@ pub enum RoundTrip {
 pub fn round_trip(kind: DriverKind, style: Style) -> RoundTrip {
     match (kind, style) {
         (DriverKind::Nats, _) | (DriverKind::Queen, Style::Verbs) => RoundTrip::OneStep,
-        (DriverKind::Queen | DriverKind::Redis, _) => RoundTrip::PushPop,
+        (DriverKind::Queen | DriverKind::Durable | DriverKind::Redis, _) => RoundTrip::PushPop,
     }
 }
 
@@ -158,6 +167,7 @@ pub fn round_trip(kind: DriverKind, style: Style) -> RoundTrip {
 pub fn new(kind: DriverKind, target: &Target, listens: Listens, bound: Bound) -> Box<dyn Driver> {
     match kind {
         DriverKind::Queen => Box::new(queen::Queen::new(&target.host)),
+        DriverKind::Durable => Box::new(durable::Durable::new(&target.host)),
         DriverKind::Nats => Box::new(nats::Nats::new(listens)),
         DriverKind::Redis => Box::new(redis::Redis::new(bound)),
     }

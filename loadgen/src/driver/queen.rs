@@ -1,16 +1,16 @@
 //! Queen's ephemeral queues over HTTP, for any broker that has them.
 //!
-//! Requests are made of pieces that are rendered once. Answers are not parsed as JSON documents: what is looked for in
-//! them (`"payload":`, `"replyTo":`, `"pushed":`, `"code":`) can't stand anywhere else, since every name and every
-//! payload in them is one that we made, of letters and digits.
+//! Requests are made of pieces that are rendered once. Answers are not parsed (`driver::scan`): what is looked for
+//! in them (`"payload":`, `"replyTo":`, `"pushed":`, `"code":`) can't stand anywhere else.
 
 use std::collections::VecDeque;
 
 use memchr::{memchr, memmem};
 
 use super::{
-    Batch, Bound, Driver, Event, Garbled, Owed, Place, Replies, Source, append_number, decimal_digits, http::Responses,
-    parse_number,
+    Batch, Bound, Driver, Event, Garbled, Owed, Place, Replies, Source, append_number, decimal_digits,
+    http::Responses,
+    scan::{code_of, number_behind, quoted, string_behind, value},
 };
 
 /// The longest wait that a broker takes, in milliseconds.
@@ -247,9 +247,7 @@ impl Driver for Queen {
             }
             let asked = self.asked.pop_front().ok_or(Garbled)?;
             if !(200..300).contains(&response.status) {
-                let code = string_behind(&self.finders.code, response.body);
-                let code = code.and_then(|code| std::str::from_utf8(code).ok());
-                on(Event::Refused { code: code.unwrap_or_else(|| status_word(response.status)) });
+                on(Event::Refused { code: code_of(response.status, response.body, &self.finders.code) });
                 continue;
             }
             on_success(&self.finders, asked, response.body, on);
@@ -303,49 +301,6 @@ fn on_messages(finders: &Finders, body: &[u8], on: &mut dyn FnMut(Event<'_>)) {
     }
 }
 
-/// The value that `text` begins with, and what is behind it: a string with its quotes, which is all that we ever push,
-/// or, when something went wrong with it, whatever stands before the next comma or brace.
-fn value(text: &[u8]) -> (&[u8], &[u8]) {
-    let text = text.trim_ascii_start();
-    let end = match quoted(text) {
-        Some(inner) => inner.len() + 2,
-        None => text.iter().position(|byte| matches!(byte, b',' | b'}')).unwrap_or(text.len()),
-    };
-    text.split_at(end)
-}
-
-/// The inside of the string that `text` begins with.
-fn quoted(text: &[u8]) -> Option<&[u8]> {
-    let inner = text.trim_ascii_start().strip_prefix(b"\"")?;
-    memchr(b'"', inner).map(|end| &inner[..end])
-}
-
-fn string_behind<'a>(finder: &memmem::Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
-    let at = finder.find(text)?;
-    quoted(&text[at + finder.needle().len()..])
-}
-
-fn number_behind(finder: &memmem::Finder<'_>, text: &[u8]) -> Option<u64> {
-    let at = finder.find(text)?;
-    let text = text[at + finder.needle().len()..].trim_ascii_start();
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    parse_number(&text[..digits])
-}
-
-fn status_word(status: u16) -> &'static str {
-    match status {
-        404 => "http_404",
-        405 => "http_405",
-        429 => "http_429",
-        400..500 => "http_4xx",
-        502 => "http_502",
-        503 => "http_503",
-        504 => "http_504",
-        500..600 => "http_5xx",
-        _ => "http_status",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
@@ -353,7 +308,7 @@ mod tests {
         *,
     };
 
-    const SOURCE: Source<'_> = Source { queue: "q", partitions: 1, group: None };
+    const SOURCE: Source<'_> = Source { queue: "q", partitions: 1, claims: 1, group: None };
 
     fn batch(payloads: &[&str]) -> Batch {
         let mut batch = Batch::default();

@@ -253,7 +253,7 @@ mod tests {
         *,
     };
 
-    const SOURCE: Source<'_> = Source { queue: "q", partitions: 1, group: None };
+    const SOURCE: Source<'_> = Source { queue: "q", partitions: 1, claims: 1, group: None };
 
     fn batch() -> Batch {
         let mut batch = Batch::default();

@@ -55,6 +55,8 @@ pub(super) struct Core {
     later_at_ns: u64,
     /// Whether somebody has begun to wait since the timer was set.
     timer_is_stale: bool,
+    /// All that is pushed has been: what is there to be read back is read now.
+    pub(super) reads_back: bool,
 }
 
 /// What others than a connection's own task know of it.
@@ -106,7 +108,7 @@ impl Local {
 
 impl Core {
     pub(super) fn new(executor: usize, plan: Arc<Plan>, flows: Arc<[Arc<Flow>]>, shared: Arc<Shared>) -> Self {
-        let maker = Maker::new(Random::new(plan.seed, 0x1000 + executor as u64));
+        let maker = Maker::new(Random::new(plan.seed, 0x1000 + executor as u64), plan.incompressible);
         Self {
             executor,
             pacers: flows.iter().map(|_| None).collect(),
@@ -122,6 +124,7 @@ impl Core {
             later: Vec::new(),
             later_at_ns: 0,
             timer_is_stale: false,
+            reads_back: false,
         }
     }
 

@@ -25,6 +25,9 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How long queues are filled before a run that pops from them begins in any case.
 const FILL_MAX: Duration = Duration::from_secs(10);
 
+/// How long a backlog may take to be put there.
+const BACKLOG_MAX: Duration = Duration::from_secs(600);
+
 /// Parked pops are left alone for so long before the first push.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,10 @@ const SEND_MAX: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(2);
 /// and no longer than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// The same where a whole log is read back.
+const READ_QUIET: Duration = Duration::from_secs(10);
+const READ_MAX: Duration = Duration::from_secs(600);
 
 /// What an executor works from.
 pub(super) struct Setup {
@@ -117,9 +124,18 @@ async fn begin(
             START_MAX.as_secs()
         )));
     }
-    let are_filled = || flows.iter().all(|flow| flow.kind != FlowKind::Pop || flow.is_full());
-    // Queues that take less than asked for are as full as they get.
-    let _filled_in_time = wait_until(FILL_MAX, || are_filled() || shared.is_finished()).await;
+    let is_filled = |flow: &Flow| !matches!(flow.kind, FlowKind::Pop | FlowKind::Backlog) || flow.is_full();
+    let are_filled = || flows.iter().all(|flow| is_filled(flow));
+    let has_backlog = flows.iter().any(|flow| flow.kind == FlowKind::Backlog);
+    let fill_max = if has_backlog { BACKLOG_MAX } else { FILL_MAX };
+    let filled_in_time = wait_until(fill_max, || are_filled() || shared.is_finished()).await;
+    // Bounded queues that take less than asked for are as full as they get.
+    if has_backlog && !filled_in_time {
+        return Err(RunError::Unreachable(format!(
+            "the backlog was not there after {} seconds: ask for less with --prefill, or see what the broker says",
+            BACKLOG_MAX.as_secs()
+        )));
+    }
     if flows.iter().any(|flow| flow.kind == FlowKind::Parked) {
         sleep(SETTLE).await;
     }
@@ -256,12 +272,18 @@ impl Drain {
             self.has_sent_all = true;
             shared.sent_all();
         }
-        let is_over = core.now_ns >= core.end_ns + nanos(SEND_MAX + DRAIN_MAX);
+        let reads_back = flows.iter().any(|flow| flow.kind == FlowKind::Log);
+        let (quiet, drain_max) = if reads_back { (READ_QUIET, READ_MAX) } else { (QUIET, DRAIN_MAX) };
+        if reads_back && !core.reads_back && shared.all_have_sent() {
+            core.reads_back = true;
+            core.seats.iter().filter(|seat| !seat.paced).for_each(|seat| seat.notify.notify());
+        }
+        let is_over = core.now_ns >= core.end_ns + nanos(SEND_MAX + drain_max);
         let missing = flows.iter().filter(|flow| flow.is_drained()).map(|flow| flow.ledger.missing()).sum();
         if self.since_ns == 0 || missing != self.missing {
             (self.missing, self.since_ns) = (missing, core.now_ns);
         }
-        let is_quiet = core.now_ns >= self.since_ns + nanos(QUIET);
+        let is_quiet = core.now_ns >= self.since_ns + nanos(quiet);
         if is_over || (shared.all_have_sent() && (missing == 0 || is_quiet)) {
             shared.finish();
         }

@@ -13,6 +13,9 @@ use crate::{
 /// Messages that are kept in a queue for the pops of the `pop` scenario, below what brokers allow by default.
 const FILL_LENGTH: u64 = 5_000;
 
+/// Connections that put a backlog there.
+const BACKLOG_FILLERS: usize = 16;
+
 /// One kind of messages through one set of queues.
 pub(super) struct Flow {
     pub(super) kind: FlowKind,
@@ -27,6 +30,12 @@ pub(super) struct Flow {
     /// Messages that were put into queues to be popped, less those that were popped.
     filled: AtomicU64,
     popped: AtomicU64,
+    /// Of `Backlog`: messages that were put there or are about to be.
+    claimed: AtomicU64,
+    /// Of `Backlog`: how many there are to be.
+    prefill: u64,
+    /// Of `Pipe`: one above the number of the last message that came, of each producer.
+    arrived: Vec<AtomicU64>,
 }
 
 /// What becomes of a flow's messages.
@@ -44,6 +53,12 @@ pub(super) enum FlowKind {
     FanOut,
     /// Each is pushed to a pop that waits for it alone.
     Parked,
+    /// They are pushed, and read back after the measured part.
+    Log,
+    /// So many are put there, and then popped, which is what is measured.
+    Backlog,
+    /// Each is pushed to a pop that waits for it, when the one before it has come.
+    Pipe,
 }
 
 /// What one connection does.
@@ -59,6 +74,8 @@ pub(super) enum Job {
     Request { producer: usize },
     /// Answers the requests of a queue.
     Work { queue: usize },
+    /// Reads a queue back when all has been pushed.
+    Read { queue: usize },
 }
 
 /// A connection, before it is one.
@@ -80,8 +97,13 @@ impl Flow {
     /// Messages that one request of those that are due carries.
     pub(super) fn messages_per_request(&self, plan: &Plan) -> usize {
         match self.kind {
-            FlowKind::RequestReply | FlowKind::Parked => 1,
-            FlowKind::Push | FlowKind::Pop | FlowKind::PushPop | FlowKind::FanOut => plan.batch,
+            FlowKind::RequestReply | FlowKind::Parked | FlowKind::Pipe => 1,
+            FlowKind::Push
+            | FlowKind::Pop
+            | FlowKind::PushPop
+            | FlowKind::FanOut
+            | FlowKind::Log
+            | FlowKind::Backlog => plan.batch,
         }
     }
 
@@ -127,8 +149,47 @@ impl Flow {
         self.popped.fetch_add(messages, Ordering::Relaxed);
     }
 
+    /// Sets aside up to `count` of the messages that a backlog still wants, and says how many those are.
+    pub(super) fn claim(&self, count: u64) -> u64 {
+        let before = self.claimed.fetch_add(count, Ordering::Relaxed);
+        let claimed = self.prefill.saturating_sub(before).min(count);
+        self.unclaim(count - claimed);
+        claimed
+    }
+
+    /// Gives back what was set aside and could not be put there.
+    pub(super) fn unclaim(&self, count: u64) {
+        self.claimed.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Whether every message of a backlog has been popped.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.popped.load(Ordering::Relaxed) >= self.prefill
+    }
+
+    /// The end of a pipe has seen a message.
+    pub(super) fn note_arrived(&self, producer: usize, sequence: u64) {
+        if let Some(arrived) = self.arrived.get(producer) {
+            arrived.fetch_max(sequence + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a message of a pipe has come.
+    pub(super) fn has_arrived(&self, producer: usize, sequence: u64) -> bool {
+        self.arrived[producer].load(Ordering::Relaxed) > sequence
+    }
+
+    /// How many partitions a pop of this job may take messages of. A pop that is measured takes them of one, as one does
+    /// that says nothing of it.
+    pub(super) fn claims(&self) -> usize {
+        if self.kind == FlowKind::Backlog { 1 } else { self.partitions }
+    }
+
     /// Whether its queues hold as much as is put into them ahead of pops.
     pub(super) fn is_full(&self) -> bool {
+        if self.kind == FlowKind::Backlog {
+            return self.filled.load(Ordering::Relaxed) >= self.prefill;
+        }
         let there = self.filled.load(Ordering::Relaxed).saturating_sub(self.popped.load(Ordering::Relaxed));
         there >= FILL_LENGTH * self.queues.len() as u64
     }
@@ -136,7 +197,7 @@ impl Flow {
     /// What a connection of it listens to.
     pub(super) fn listens(&self, job: &Job) -> Listens {
         match *job {
-            Job::Push { .. } | Job::Fill { .. } => Listens::No,
+            Job::Push { .. } | Job::Fill { .. } | Job::Read { .. } => Listens::No,
             Job::Pop { queue, group } => {
                 Listens::Queue { queue: self.queues[queue].clone(), partitions: self.partitions, group }
             }
@@ -157,8 +218,8 @@ impl Job {
     pub(super) fn is_paced(&self, kind: FlowKind) -> bool {
         match self {
             Self::Push { .. } | Self::Request { .. } => true,
-            Self::Pop { .. } => kind == FlowKind::Pop,
-            Self::Fill { .. } | Self::Work { .. } => false,
+            Self::Pop { .. } => matches!(kind, FlowKind::Pop | FlowKind::Backlog),
+            Self::Fill { .. } | Self::Work { .. } | Self::Read { .. } => false,
         }
     }
 }
@@ -175,6 +236,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), RunError> {
         ("partitions", plan.partitions),
         ("groups", plan.groups),
         ("parked", plan.parked),
+        ("across", plan.across),
+        ("prefill", plan.prefill),
     ];
     if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
         return refuse(format!("{name} is 0: it begins at 1"));
@@ -192,7 +255,25 @@ pub(super) fn check(plan: &Plan) -> Result<(), RunError> {
         let least = payload::BYTES_MIN;
         return refuse(format!("a payload of {smallest} bytes can't carry its checks: ask for {least} or more"));
     }
+    if plan.across > plan.partitions {
+        return refuse(format!(
+            "a push across {} of {} partitions: ask for more of these",
+            plan.across, plan.partitions
+        ));
+    }
+    if plan.across > 1 && plan.driver != DriverKind::Durable {
+        return refuse("a push to several partitions is one of durable queues: use durable-push, or --across 1".into());
+    }
+    if !(0.0..=1.0).contains(&plan.incompressible) {
+        return refuse(format!("{} is no share: it goes from 0 to 1", plan.incompressible));
+    }
     match (plan.driver, plan.scenario, plan.style) {
+        (DriverKind::Queen | DriverKind::Nats | DriverKind::Redis, scenario, _) if scenario.is_durable() => refuse(
+            "durable scenarios are for durable queues: use the driver `durable`, which http:// targets get".into(),
+        ),
+        (DriverKind::Durable, Scenario::RequestReply | Scenario::Churn, Style::Verbs) => {
+            refuse("durable queues have no verb for a round trip: use --style push-pop".into())
+        }
         (DriverKind::Nats, Scenario::Pop, _) => {
             refuse("core NATS keeps no messages that could be popped: use push-pop, or another driver".into())
         }
@@ -215,6 +296,9 @@ pub(super) fn lay_out(plan: &Plan, executors: usize, run: u32) -> Layout {
         Scenario::RequestReply | Scenario::Churn => &[FlowKind::RequestReply],
         Scenario::FanOut => &[FlowKind::FanOut],
         Scenario::Parked => &[FlowKind::Parked],
+        Scenario::DurablePush => &[FlowKind::Log],
+        Scenario::DurablePop => &[FlowKind::Backlog],
+        Scenario::DurablePipe => &[FlowKind::Pipe],
         Scenario::Mixed => &[FlowKind::PushPop, FlowKind::RequestReply, FlowKind::FanOut],
     };
     let mut layout = Layout { flows: Vec::new(), parts: Vec::new() };
@@ -235,9 +319,13 @@ fn add_flow(
     executors: usize,
     run: u32,
 ) {
-    let queues = if kind == FlowKind::Parked { plan.parked } else { plan.queues };
+    let queues = match kind {
+        FlowKind::Parked => plan.parked,
+        FlowKind::Pipe => pairs,
+        _ => plan.queues,
+    };
     let partitions = match kind {
-        FlowKind::RequestReply | FlowKind::Parked => 1,
+        FlowKind::RequestReply | FlowKind::Parked | FlowKind::Pipe => 1,
         _ => plan.partitions,
     };
     let mut jobs = Vec::new();
@@ -246,7 +334,8 @@ fn add_flow(
     let mut takers = 0;
     match kind {
         FlowKind::Push => {}
-        FlowKind::Pop | FlowKind::PushPop => {
+        FlowKind::Log => (0..queues).for_each(|queue| add(queue, Job::Read { queue })),
+        FlowKind::Pop | FlowKind::PushPop | FlowKind::Backlog => {
             takers = connections.max(queues);
             (0..takers).for_each(|taker| add(taker, Job::Pop { queue: taker % queues, group: None }));
         }
@@ -256,14 +345,16 @@ fn add_flow(
                 groups.for_each(|group| add(queue + group.unwrap_or(0), Job::Pop { queue, group }));
             }
         }
-        FlowKind::Parked => (0..queues).for_each(|queue| add(queue, Job::Pop { queue, group: None })),
+        FlowKind::Parked | FlowKind::Pipe => {
+            (0..queues).for_each(|queue| add(queue, Job::Pop { queue, group: None }));
+        }
         FlowKind::RequestReply => {
             let workers = pairs.max(queues);
             (0..workers).for_each(|worker| add(worker, Job::Work { queue: worker % queues }));
         }
     }
     let producers = match kind {
-        FlowKind::Push | FlowKind::PushPop => {
+        FlowKind::Push | FlowKind::PushPop | FlowKind::Log => {
             (0..connections).for_each(|producer| add(producer, Job::Push { producer }));
             connections
         }
@@ -275,6 +366,16 @@ fn add_flow(
             let pushers = connections.min(queues);
             (0..pushers).for_each(|producer| add(producer, Job::Push { producer }));
             pushers
+        }
+        FlowKind::Backlog => {
+            (0..BACKLOG_FILLERS).for_each(|producer| {
+                add(producer, Job::Fill { producer, queues: (0..queues).collect() });
+            });
+            BACKLOG_FILLERS
+        }
+        FlowKind::Pipe => {
+            (0..pairs).for_each(|producer| add(producer, Job::Push { producer }));
+            pairs
         }
         FlowKind::Pop => {
             let fillers = executors.min(queues);
@@ -296,7 +397,9 @@ fn add_flow(
     // at a time, and what comes late belongs to an earlier one that it gave up.
     let is_ordered = match kind {
         FlowKind::Pop | FlowKind::PushPop => takers == queues,
-        FlowKind::FanOut => true,
+        FlowKind::FanOut | FlowKind::Log | FlowKind::Pipe => true,
+        // There, each reader looks at the order by itself.
+        FlowKind::Backlog => false,
         FlowKind::Push | FlowKind::Parked | FlowKind::RequestReply => false,
     };
     let keys = match kind {
@@ -313,6 +416,9 @@ fn add_flow(
         ledger: Ledger::new(producers, keys, groups, is_ordered),
         filled: AtomicU64::new(0),
         popped: AtomicU64::new(0),
+        claimed: AtomicU64::new(0),
+        prefill: plan.prefill as u64,
+        arrived: if kind == FlowKind::Pipe { (0..producers).map(|_| AtomicU64::new(0)).collect() } else { Vec::new() },
     });
 }
 

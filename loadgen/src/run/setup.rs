@@ -76,7 +76,7 @@ impl<'a> Control<'a> {
             ))
         })?;
         let protocol = match plan.driver {
-            DriverKind::Queen => "HTTP",
+            DriverKind::Queen | DriverKind::Durable => "HTTP",
             DriverKind::Nats => "NATS",
             DriverKind::Redis => "Redis",
         };

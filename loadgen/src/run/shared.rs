@@ -107,6 +107,11 @@ impl Shared {
         }
     }
 
+    /// Ends the measured part at this moment, before its time: nothing is left to do.
+    pub(super) fn end_at(&self, now_ns: u64) {
+        self.end_ns.fetch_min(now_ns, Ordering::AcqRel);
+    }
+
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }

@@ -1,7 +1,7 @@
 //! A broker over HTTP that does wrong on purpose.
 //!
-//! It knows pushes of one message and pops, keeps its queues in memory, and serves each connection on a thread of its
-//! own. What else it is asked it answers with 200.
+//! It knows pushes and pops of one message, ephemeral and durable, keeps its queues in memory, and serves each connection
+//! on a thread of its own. What else it is asked it answers with 200.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -80,9 +80,15 @@ fn serve(stream: TcpStream, fault: Fault, shared: &(Mutex<State>, Condvar)) -> i
     let mut input = BufReader::new(stream);
     while let Some(request) = read(&mut input)? {
         let answer = if request.target.ends_with("/push") {
-            push(&request.body, fault, shared)
+            let is_durable = !request.target.contains("/ephemeral/");
+            push(&request.body, fault, shared).map(|count| {
+                let queued = || format!("[{}]", vec!["{\"status\":\"queued\"}"; count].join(","));
+                (201, if is_durable { queued() } else { format!("{{\"pushed\":{count}}}") })
+            })
         } else if request.target.contains("/pop?") {
             Some((200, pop(&request.target, shared)))
+        } else if request.target.contains("/pop/queue/") {
+            Some((200, durable_pop(&request.target, shared)))
         } else {
             Some((200, "{}".to_owned()))
         };
@@ -120,40 +126,56 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     &text[from..from + length]
 }
 
-fn push(body: &str, fault: Fault, (state, changed): &(Mutex<State>, Condvar)) -> Option<(u16, String)> {
-    let queue = between(body, "{\"queue\":\"", "\"").to_owned();
-    let payload = between(body, "\"payload\":", "}").to_owned();
+/// Takes the messages of a push, and says how many. `None` when it is to be left without an answer.
+fn push(body: &str, fault: Fault, (state, changed): &(Mutex<State>, Condvar)) -> Option<usize> {
+    let queue = between(body, "\"queue\":\"", "\"").to_owned();
+    let payloads: Vec<_> =
+        body.split("\"payload\":").skip(1).map(|rest| rest[..rest.find('}').unwrap()].to_owned()).collect();
+    let count = payloads.len();
     let mut state = state.lock().unwrap();
-    let number = state.pushes;
-    state.pushes += 1;
     let since = state.first_push.get_or_insert_with(Instant::now).elapsed();
-    let is_chosen = number % 100 == 50 && number < 100 * FAULTS;
     let state = &mut *state;
     let messages = state.queues.entry(queue).or_default();
-    match fault {
-        Fault::Stall { from, until } if since >= from && since < until => thread::sleep(until - since),
-        Fault::Drop if is_chosen => {}
-        Fault::HangUp if is_chosen => return None,
-        Fault::Repeat if is_chosen => messages.extend([payload.clone(), payload]),
-        Fault::Swap if is_chosen => state.held = Some(payload),
-        Fault::Corrupt if is_chosen => messages.push_back(payload.replacen('x', "y", 1)),
-        _ => messages.push_back(payload),
-    }
-    if !(fault == Fault::Swap && is_chosen) {
-        messages.extend(state.held.take());
+    for payload in payloads {
+        let number = state.pushes;
+        state.pushes += 1;
+        let is_chosen = number % 100 == 50 && number < 100 * FAULTS;
+        match fault {
+            Fault::Stall { from, until } if since >= from && since < until => thread::sleep(until - since),
+            Fault::Drop if is_chosen => {}
+            Fault::HangUp if is_chosen => return None,
+            Fault::Repeat if is_chosen => messages.extend([payload.clone(), payload]),
+            Fault::Swap if is_chosen => state.held = Some(payload),
+            Fault::Corrupt if is_chosen => messages.push_back(payload.replacen('x', "y", 1)),
+            _ => messages.push_back(payload),
+        }
+        if !(fault == Fault::Swap && is_chosen) {
+            messages.extend(state.held.take());
+        }
     }
     changed.notify_all();
-    Some((201, "{\"pushed\":1}".to_owned()))
+    Some(count)
 }
 
-fn pop(target: &str, (state, changed): &(Mutex<State>, Condvar)) -> String {
+fn pop(target: &str, shared: &(Mutex<State>, Condvar)) -> String {
     let queue = between(target, "queue=", "&");
-    let is_empty = |state: &mut State| state.queues.get(queue).is_none_or(VecDeque::is_empty);
-    let wait = Duration::from_secs(1);
-    let (mut state, _) = changed.wait_timeout_while(state.lock().unwrap(), wait, is_empty).unwrap();
-    let message = state.queues.get_mut(queue).and_then(VecDeque::pop_front);
-    let messages = message.map(|payload| {
+    let messages = take(queue, Duration::from_secs(1), shared).map(|payload| {
         format!("{{\"id\":\"e:0:Default:1\",\"partition\":\"Default\",\"attempts\":1,\"payload\":{payload}}}")
     });
     format!("{{\"queue\":\"{queue}\",\"messages\":[{}]}}", messages.unwrap_or_default())
+}
+
+fn durable_pop(target: &str, shared: &(Mutex<State>, Condvar)) -> String {
+    let wait = if target.contains("wait=true") { Duration::from_secs(1) } else { Duration::ZERO };
+    let message = take(between(target, "/pop/queue/", "?"), wait, shared);
+    let messages =
+        message.map(|payload| format!("{{\"id\":\"a\",\"traceId\":null,\"data\":{payload},\"leaseId\":\"\"}}"));
+    format!("{{\"success\":true,\"messages\":[{}]}}", messages.unwrap_or_default())
+}
+
+/// The next message of a queue, if one comes in time.
+fn take(queue: &str, wait: Duration, (state, changed): &(Mutex<State>, Condvar)) -> Option<String> {
+    let is_empty = |state: &mut State| state.queues.get(queue).is_none_or(VecDeque::is_empty);
+    let (mut state, _) = changed.wait_timeout_while(state.lock().unwrap(), wait, is_empty).unwrap();
+    state.queues.get_mut(queue).and_then(VecDeque::pop_front)
 }

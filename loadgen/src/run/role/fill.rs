@@ -3,6 +3,8 @@
 //! It pushes in large batches, one after the other, as long as its flow's queues hold less than they should, and looks
 //! again each time that the executor's timer or an answer wakes it. If pops are faster than one such connection on each
 //! executor, what is measured is the pushing: a pop then waits for it, which its latency shows.
+//!
+//! Of a backlog it puts a share there before the run begins, and is done.
 
 use std::sync::Arc;
 
@@ -12,7 +14,11 @@ use super::{
 };
 use crate::{
     driver::{Driver, Event, Place},
-    run::{core::Core, flow::Flow, sizes::Sizes},
+    run::{
+        core::Core,
+        flow::{Flow, FlowKind},
+        sizes::Sizes,
+    },
 };
 
 /// Messages in a push, at least.
@@ -42,7 +48,19 @@ impl Filler {
         let flow = Arc::clone(&core.flows[flow]);
         let keys = flow.queues.len() * flow.partitions;
         let outgoing = Outgoing::new(producer, keys, sizes, core);
-        Self { flow, seat, outgoing, queues, turns: 0, is_paused: false }
+        // Those who fill the same queues begin at different partitions.
+        Self { flow, seat, outgoing, queues, turns: producer, is_paused: false }
+    }
+
+    fn is_of_backlog(&self) -> bool {
+        self.flow.kind == FlowKind::Backlog
+    }
+
+    /// What was set aside for a push that failed is for somebody to push again.
+    fn unclaim(&self, count: u64) {
+        if self.is_of_backlog() {
+            self.flow.unclaim(count);
+        }
     }
 }
 
@@ -56,6 +74,7 @@ impl Role for Filler {
             Event::Refused { code } => {
                 if let Some(push) = self.outgoing.on_answer() {
                     self.outgoing.excuse(&push, &self.flow);
+                    self.unclaim(push.count);
                 }
                 // A queue that is full needs no more; what else is wrong is wrong with the run.
                 if code != "queue_full" {
@@ -70,11 +89,16 @@ impl Role for Filler {
 
     fn send(&mut self, driver: &mut dyn Driver, out: &mut Vec<u8>, core: &mut Core) {
         let flow = &*self.flow;
-        if std::mem::take(&mut self.is_paused) || flow.is_full() {
+        if std::mem::take(&mut self.is_paused) || (flow.is_full() && !self.is_of_backlog()) {
             core.poll_later(self.seat);
             return;
         }
         if self.outgoing.in_flight() > 0 {
+            return;
+        }
+        let most = core.plan.batch.max(BATCH_MIN);
+        let count = if self.is_of_backlog() { flow.claim(most as u64) as usize } else { most };
+        if count == 0 {
             return;
         }
         let queue = self.queues[self.turns % self.queues.len()];
@@ -82,12 +106,12 @@ impl Role for Filler {
         self.turns += 1;
         let to = Place { queue: &flow.queues[queue], partition: flow.partition(partition) };
         let key = queue * flow.partitions + partition;
-        let count = core.plan.batch.max(BATCH_MIN);
         let order = Order { to, key, count, due_ns: core.now_ns };
         self.outgoing.push(flow, order, driver, out, core);
     }
 
     fn on_loss(&mut self, _loss: Loss, _core: &mut Core) -> u64 {
+        self.unclaim(self.outgoing.messages_in_flight());
         self.outgoing.on_loss(&self.flow)
     }
 

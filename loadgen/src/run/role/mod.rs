@@ -6,10 +6,11 @@
 mod fill;
 mod pop;
 mod push;
+mod read;
 mod request;
 mod work;
 
-use self::{fill::Filler, pop::Popper, push::Pusher, request::Requester, work::Worker};
+use self::{fill::Filler, pop::Popper, push::Pusher, read::Reader, request::Requester, work::Worker};
 use super::{
     core::Core,
     flow::{Job, Part},
@@ -80,6 +81,7 @@ pub(super) fn new(part: &Part, seat: usize, sizes: Sizes, core: &Core) -> Box<dy
         }
         Job::Pop { queue, group } => Box::new(Popper::new(part.flow, seat, queue, group, core)),
         Job::Request { producer } => Box::new(Requester::new(part.flow, seat, producer, sizes, core)),
+        Job::Read { queue } => Box::new(Reader::new(part.flow, seat, queue, core)),
         Job::Work { queue } => Box::new(Worker::new(part.flow, seat, queue, core)),
     }
 }

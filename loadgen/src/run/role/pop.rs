@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{Loss, PATIENCE_NS, POP_WAIT_MS, Role};
 use crate::{
-    check::Arrival,
+    check::{Arrival, ReaderOrder},
     driver::{Driver, Event, Owed, Source},
     payload,
     run::{
@@ -35,6 +35,8 @@ pub(super) struct Popper {
     in_flight: VecDeque<Pop>,
     /// Messages of the pop that is being answered.
     popped: u64,
+    /// The order of what came, where several pop from a queue whose broker keeps it for each of them.
+    order: Option<ReaderOrder>,
 }
 
 struct Pop {
@@ -52,12 +54,18 @@ impl Popper {
             seat,
             queue,
             group,
-            is_paced: kind == FlowKind::Pop,
-            wait_ms: if kind == FlowKind::Parked { PARKED_WAIT_MS } else { POP_WAIT_MS },
+            is_paced: matches!(kind, FlowKind::Pop | FlowKind::Backlog),
+            wait_ms: match kind {
+                FlowKind::Parked => PARKED_WAIT_MS,
+                // All there will ever be is there.
+                FlowKind::Backlog => 0,
+                _ => POP_WAIT_MS,
+            },
             is_streaming: false,
             is_paused: false,
             in_flight: VecDeque::new(),
             popped: 0,
+            order: (kind == FlowKind::Backlog).then(ReaderOrder::default),
         }
     }
 
@@ -66,6 +74,13 @@ impl Popper {
         let Some(header) = checked(message, &self.flow) else { return };
         let (producer, key) = (header.producer as usize, header.key as usize);
         let arrival = self.flow.ledger.arrived(self.group.unwrap_or(0), producer, key, header.sequence);
+        if let Some(order) = &mut self.order
+            && !order.holds(producer, key, header.sequence)
+            && arrival != Ok(Arrival::Again)
+        {
+            self.flow.ledger.misordered();
+        }
+        self.flow.note_arrived(producer, header.sequence);
         // What is popped was put there beforehand: there, the pop itself is measured.
         if !self.is_paced && matches!(arrival, Ok(Arrival::InOrder | Arrival::Late)) {
             core.recorder.received(header.due_ns, core.now_ns, 1);
@@ -77,6 +92,9 @@ impl Popper {
         let popped = std::mem::take(&mut self.popped);
         if let Some(pop) = pop.as_ref().filter(|_| self.is_paced) {
             self.flow.note_popped(popped);
+            if self.flow.kind == FlowKind::Backlog && self.flow.is_used_up() {
+                core.shared.end_at(core.now_ns);
+            }
             if popped > 0 {
                 core.recorder.sent(pop.due_ns, popped);
                 core.recorder.received(pop.due_ns, core.now_ns, popped);
@@ -103,7 +121,11 @@ impl Role for Popper {
             Event::Message { payload, .. } => self.on_message(payload, core),
             Event::Answered { .. } => {
                 let is_empty = self.popped == 0;
-                if self.on_answer(core).is_some() && is_empty && self.is_paced {
+                let is_pop = self.on_answer(core).is_some();
+                if is_pop && is_empty && self.flow.kind == FlowKind::Backlog {
+                    // Others have what is left, or the broker does not see it yet.
+                    self.is_paused = true;
+                } else if is_pop && is_empty && self.is_paced {
                     core.recorder.failed("empty", core.now_ns, 1);
                 }
             }
@@ -125,7 +147,12 @@ impl Role for Popper {
             return;
         }
         let flow = &*self.flow;
-        let source = Source { queue: &flow.queues[self.queue], partitions: flow.partitions, group: self.group };
+        let source = Source {
+            queue: &flow.queues[self.queue],
+            partitions: flow.partitions,
+            claims: flow.claims(),
+            group: self.group,
+        };
         // A second pop of a parked connection would only wait behind the first.
         let depth = if flow.kind == FlowKind::Parked { 1 } else { core.plan.depth };
         while self.in_flight.len() < depth {

@@ -164,7 +164,7 @@ impl Requester {
         let number = self.has_new_inboxes.then(|| self.number());
         self.flow.append_inbox(self.producer as u64, number, &mut self.inbox);
         let queue = std::str::from_utf8(&self.inbox).expect("names are ASCII");
-        driver.pop(Source { queue, partitions: 1, group: None }, 1, POP_WAIT_MS, out);
+        driver.pop(Source { queue, partitions: 1, claims: 1, group: None }, 1, POP_WAIT_MS, out);
         self.step = Step::Popping;
     }
 }

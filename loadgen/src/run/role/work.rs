@@ -110,7 +110,7 @@ impl Role for Worker {
             return;
         }
         let flow = &*self.flow;
-        let source = Source { queue: &flow.queues[self.queue], partitions: 1, group: None };
+        let source = Source { queue: &flow.queues[self.queue], partitions: 1, claims: 1, group: None };
         let batch = core.plan.batch;
         self.sent_ns = core.now_ns;
         self.step = match self.steps {
