@@ -6,6 +6,7 @@
 //! against it: each write names the row that it replaces, so a write that another broker was faster with is left out
 //! by the store, and the log looks again.
 
+pub mod engine;
 pub mod id;
 pub mod options;
 pub mod read;

@@ -1,0 +1,209 @@
+//! The batch that is being gathered, and what has to be known of it when it is committed.
+
+use std::{mem, sync::Arc};
+
+use hashbrown::HashMap;
+
+use super::{
+    Job, Log,
+    cache::{GroupKey, PartitionKey},
+    dedup,
+    group::Position,
+    op::OpKey,
+};
+use crate::{
+    id::{LeaseId, PartitionId},
+    request::{Acked, Run},
+    row::DeadLetter,
+    segment,
+    store::{Append, Batch, CursorWrite, LeaseWrite, Work},
+};
+
+/// A segment takes in further pushes until it has so many bytes; a single push is never split.
+const SEGMENT_BYTES: usize = 1024 * 1024;
+
+/// A batch takes in more until it has so many bytes or rows.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+const BATCH_ROWS: usize = 2000;
+
+/// The batch that is being gathered.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    pub(super) appends: HashMap<PartitionKey, AppendPlan>,
+    pub(super) cursors: Vec<CursorPlan>,
+    pub(super) pops: Vec<PopPlan>,
+    bytes: usize,
+}
+
+/// A batch in commit: what to do when it is done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) appends: Vec<AppendPlan>,
+    pub(super) cursors: Vec<CursorPlan>,
+    pub(super) pops: Vec<PopPlan>,
+}
+
+/// A segment that is being put together.
+#[derive(Debug)]
+pub(super) struct AppendPlan {
+    pub(super) partition: PartitionKey,
+    pub(super) id: PartitionId,
+    pub(super) base: u64,
+    pub(super) ahead_us: i64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) ends: Vec<u32>,
+    pub(super) hashes: Vec<u64>,
+    /// Where an id of this hash stands among the records, the latest; others are found from there on down.
+    pub(super) ids: HashMap<u64, Vec<u32>>,
+    pub(super) parts: Vec<PartPlan>,
+}
+
+/// One part of a push in a segment.
+#[derive(Debug)]
+pub(super) struct PartPlan {
+    pub(super) op: OpKey,
+    pub(super) part: usize,
+    pub(super) messages: Vec<MessagePlan>,
+}
+
+/// What becomes of a message once the segment is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MessagePlan {
+    New {
+        offset: u64,
+    },
+    /// It repeats one of the same segment.
+    Twin {
+        offset: u64,
+    },
+    /// It repeats one that is stored.
+    Known {
+        offset: u64,
+        stamp_us: i64,
+    },
+}
+
+/// A cursor that is being written.
+#[derive(Debug)]
+pub(super) struct CursorPlan {
+    /// Its place among the batch's cursors as they were planned.
+    pub(super) tag: usize,
+    pub(super) group: GroupKey,
+    pub(super) partition: PartitionKey,
+    pub(super) id: PartitionId,
+    pub(super) name: Arc<str>,
+    pub(super) expect: Option<i64>,
+    pub(super) after: Position,
+    pub(super) lease: Option<LeaseWrite>,
+    pub(super) dead: Option<DeadLetter>,
+    pub(super) settles: Settles,
+}
+
+/// Whose cursor it is.
+#[derive(Debug)]
+pub(super) enum Settles {
+    /// A claim of the pop with this place among the batch's.
+    Claim,
+    /// Acks: the group of them, and their results if it is written.
+    Ack { op: OpKey, group: usize, results: Vec<(usize, Acked)> },
+    /// Nobody is told.
+    Nobody,
+}
+
+/// A pop whose claims are being written.
+#[derive(Debug)]
+pub(super) struct PopPlan {
+    pub(super) op: OpKey,
+    pub(super) lease: Option<LeaseId>,
+    /// The cursor's tag and what is handed out with it.
+    pub(super) runs: Vec<(usize, Run)>,
+}
+
+impl AppendPlan {
+    /// Whether another push may join.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= SEGMENT_BYTES
+    }
+}
+
+impl Gathering {
+    fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.cursors.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.appends.len() + self.cursors.len() >= BATCH_ROWS
+    }
+
+    /// Counts bytes that an append took in.
+    pub(super) fn grew(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl<T: Copy> Log<T> {
+    /// Whether writes can be planned now.
+    pub(super) fn may_commit(&self) -> bool {
+        self.commits < self.config.commits_max && !self.gathering.is_full()
+    }
+
+    /// Plans a cursor's write and holds the cursor. The tag names it within the batch.
+    pub(super) fn write_cursor(&mut self, mut plan: CursorPlan) -> usize {
+        let tag = self.gathering.cursors.len();
+        plan.tag = tag;
+        let group = &mut self.groups[plan.group];
+        group.take(plan.partition);
+        group.cursor(plan.partition).busy = true;
+        self.gathering.cursors.push(plan);
+        tag
+    }
+
+    /// Sends the gathered batch off, if there is anything in it.
+    pub(super) fn emit_commit(&mut self) {
+        if self.gathering.is_empty() {
+            return;
+        }
+        let gathering = mem::take(&mut self.gathering);
+        let mut plan = Plan {
+            appends: gathering.appends.into_values().collect(),
+            cursors: gathering.cursors,
+            pops: gathering.pops,
+        };
+        plan.appends.sort_unstable_by_key(|append| append.id);
+        plan.cursors.sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
+        let appends = plan.appends.iter().map(|append| {
+            let partition = &mut self.cache.partitions[append.partition];
+            partition.appending = true;
+            Append {
+                partition: append.id,
+                queue: self.cache.queues[partition.queue].row.id,
+                base: append.base,
+                next: append.base + append.ends.len() as u64,
+                floor_us: partition.stamp_us,
+                ahead_us: append.ahead_us,
+                hashes: dedup::pack(&append.hashes),
+                data: segment::pack(&append.bytes),
+            }
+        });
+        let appends = appends.collect();
+        let mut dead = Vec::new();
+        let cursors = plan.cursors.iter_mut().enumerate().map(|(at, cursor)| {
+            dead.extend(cursor.dead.take().map(|letter| (at, letter)));
+            CursorWrite {
+                partition: cursor.id,
+                group: Arc::clone(&cursor.name),
+                expect: cursor.expect,
+                version: cursor.after.version,
+                needs_append: None,
+                next: cursor.after.next,
+                run_end: cursor.after.run_end,
+                lease: cursor.lease,
+                retries: cursor.after.retries,
+                consumed: cursor.after.consumed,
+            }
+        });
+        let cursors = cursors.collect();
+        self.commits += 1;
+        self.start(Job::Commit(Box::new(plan)), Work::Commit(Batch { appends, cursors, dead }));
+    }
+}

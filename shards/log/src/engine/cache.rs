@@ -1,0 +1,275 @@
+//! What the log has seen of the store's rows: queues, partitions and their newest segments. The store is right; this is
+//! what it is asked against.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use hashbrown::HashMap;
+use slab::Slab;
+
+use super::dedup::{ID_BYTES, Index};
+use crate::{
+    id::{PartitionId, QueueId, TenantId},
+    row::{PartitionRow, QueueRow},
+    segment::Segment,
+};
+
+/// A queue in the cache.
+pub(super) type QueueKey = usize;
+/// A partition in the cache.
+pub(super) type PartitionKey = usize;
+/// A group in the cache.
+pub(super) type GroupKey = usize;
+
+/// A queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) row: QueueRow,
+    pub(super) partitions: HashMap<Arc<str>, PartitionKey>,
+    /// Whether `partitions` has all that the store has had when it was read.
+    pub(super) complete: bool,
+    pub(super) groups: HashMap<Arc<str>, GroupKey>,
+}
+
+/// A partition.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) id: PartitionId,
+    pub(super) number: u64,
+    pub(super) queue: QueueKey,
+    pub(super) name: Arc<str>,
+    pub(super) log_start: u64,
+    pub(super) next: u64,
+    pub(super) stamp_us: i64,
+    pub(super) ahead_us: i64,
+    /// Another broker has written: what is known of its end is too old to append to.
+    pub(super) stale: bool,
+    /// An append is being committed.
+    pub(super) appending: bool,
+    pub(super) index: Index,
+    segments: BTreeMap<u64, Cached>,
+}
+
+/// A segment in memory, with the hashes of its ids.
+#[derive(Debug, Clone)]
+pub(super) struct Cached {
+    pub(super) segment: Arc<Segment>,
+    pub(super) hashes: Arc<[u64]>,
+}
+
+impl Partition {
+    fn new(row: &PartitionRow, queue: QueueKey) -> Self {
+        Self {
+            id: row.id,
+            number: row.number,
+            queue,
+            name: Arc::clone(&row.name),
+            log_start: row.log_start,
+            next: row.next,
+            stamp_us: row.stamp_us,
+            ahead_us: row.ahead_us,
+            stale: false,
+            appending: false,
+            index: Index::starting_at(row.next, row.stamp_us),
+            segments: BTreeMap::new(),
+        }
+    }
+
+    /// The segment in memory that holds an offset.
+    pub(super) fn segment(&self, offset: u64) -> Option<&Cached> {
+        let (_, cached) = self.segments.range(..=offset).next_back()?;
+        (offset < cached.segment.next()).then_some(cached)
+    }
+}
+
+/// The cache.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    pub(super) queues: Slab<Queue>,
+    pub(super) partitions: Slab<Partition>,
+    names: HashMap<(TenantId, Arc<str>), QueueKey>,
+    queue_ids: HashMap<QueueId, QueueKey>,
+    partition_ids: HashMap<PartitionId, PartitionKey>,
+    /// Segments in memory, the oldest first, and their bytes.
+    segments: VecDeque<(PartitionId, u64)>,
+    segment_bytes: usize,
+    /// Partitions with indexed segments, in the order in which these came, and their ids.
+    indexed: VecDeque<PartitionId>,
+    indexed_ids: usize,
+}
+
+impl Cache {
+    pub(super) fn queue(&self, tenant: TenantId, name: &Arc<str>) -> Option<QueueKey> {
+        // A key to look up with costs two words and no text.
+        self.names.get(&(tenant, Arc::clone(name))).copied()
+    }
+
+    pub(super) fn queue_by_id(&self, id: QueueId) -> Option<QueueKey> {
+        self.queue_ids.get(&id).copied()
+    }
+
+    pub(super) fn partition(&self, queue: QueueKey, name: &str) -> Option<PartitionKey> {
+        self.queues[queue].partitions.get(name).copied()
+    }
+
+    pub(super) fn partition_by_id(&self, id: PartitionId) -> Option<PartitionKey> {
+        self.partition_ids.get(&id).copied()
+    }
+
+    /// Takes a queue's row in. One of that name with another id is another queue: its key comes back to be dropped.
+    pub(super) fn put_queue(&mut self, row: &QueueRow) -> (QueueKey, Option<QueueKey>) {
+        if let Some(key) = self.queue_by_id(row.id) {
+            self.queues[key].row = row.clone();
+            return (key, None);
+        }
+        let name = (row.tenant, Arc::clone(&row.name));
+        let other = self.names.get(&name).copied();
+        let key = self.queues.insert(Queue {
+            row: row.clone(),
+            partitions: HashMap::new(),
+            complete: false,
+            groups: HashMap::new(),
+        });
+        self.queue_ids.insert(row.id, key);
+        self.names.insert(name, key);
+        (key, other)
+    }
+
+    /// Takes a partition's row in: new, or newer than what is known.
+    pub(super) fn put_partition(&mut self, row: &PartitionRow, queue: QueueKey) -> PartitionKey {
+        if let Some(key) = self.partition_by_id(row.id) {
+            let partition = &mut self.partitions[key];
+            partition.log_start = partition.log_start.max(row.log_start);
+            if partition.appending || row.next < partition.next {
+                // Read before the append that is being, or has been, committed here.
+                return key;
+            }
+            if row.next > partition.next {
+                // What lies between is not in the index.
+                let ids = partition.index.ids();
+                self.indexed_ids -= ids;
+                partition.index = Index::starting_at(row.next, row.stamp_us);
+            }
+            partition.next = row.next;
+            partition.stamp_us = row.stamp_us;
+            partition.ahead_us = row.ahead_us;
+            partition.stale = false;
+            return key;
+        }
+        let key = self.partitions.insert(Partition::new(row, queue));
+        self.partition_ids.insert(row.id, key);
+        self.queues[queue].partitions.insert(Arc::clone(&row.name), key);
+        key
+    }
+
+    /// Forgets a partition. Nothing of it may be in a commit.
+    pub(super) fn drop_partition(&mut self, key: PartitionKey) {
+        let partition = self.partitions.remove(key);
+        self.partition_ids.remove(&partition.id);
+        if let Some(queue) = self.queues.get_mut(partition.queue)
+            && queue.partitions.get(&partition.name) == Some(&key)
+        {
+            queue.partitions.remove(&partition.name);
+        }
+        self.segment_bytes -= partition.segments.values().map(|cached| cached.segment.memory_bytes()).sum::<usize>();
+        self.indexed_ids -= partition.index.ids();
+    }
+
+    /// Takes a queue's name away, so that it is read again.
+    pub(super) fn unname_queue(&mut self, key: QueueKey) {
+        let row = &self.queues[key].row;
+        let name = (row.tenant, Arc::clone(&row.name));
+        if self.names.get(&name) == Some(&key) {
+            self.names.remove(&name);
+        }
+    }
+
+    /// Forgets a queue whose partitions are forgotten, so that its name is read again.
+    pub(super) fn drop_queue(&mut self, key: QueueKey) {
+        let queue = self.queues.remove(key);
+        debug_assert!(queue.partitions.is_empty(), "partitions go first");
+        self.queue_ids.remove(&queue.row.id);
+    }
+
+    /// Keeps a segment in memory.
+    pub(super) fn put_segment(&mut self, key: PartitionKey, segment: Arc<Segment>, hashes: Arc<[u64]>) {
+        let partition = &mut self.partitions[key];
+        let (base, bytes) = (segment.base, segment.memory_bytes());
+        if partition.segments.insert(base, Cached { segment, hashes }).is_none() {
+            self.segment_bytes += bytes;
+            self.segments.push_back((partition.id, base));
+        }
+    }
+
+    /// Indexes the ids of the segment that was appended.
+    pub(super) fn index_appended(&mut self, key: PartitionKey, base: u64, stamp_us: i64, hashes: &[u64]) {
+        let partition = &mut self.partitions[key];
+        let ids = partition.index.append(base, stamp_us, hashes);
+        self.count_indexed(key, ids);
+    }
+
+    /// Indexes a segment that stands before those that are indexed.
+    pub(super) fn index_loaded(&mut self, key: PartitionKey, base: u64, stamp_us: i64, hashes: &[u64], before_us: i64) {
+        let partition = &mut self.partitions[key];
+        let ids = partition.index.prepend(base, stamp_us, hashes, before_us);
+        self.count_indexed(key, ids);
+    }
+
+    fn count_indexed(&mut self, key: PartitionKey, ids: usize) {
+        if ids > 0 {
+            self.indexed_ids += ids;
+            self.indexed.push_back(self.partitions[key].id);
+        }
+    }
+
+    /// Lets go of the oldest segments and ids beyond the limits.
+    pub(super) fn shrink(&mut self, max_bytes: usize) {
+        while self.segment_bytes > max_bytes
+            && let Some((id, base)) = self.segments.pop_front()
+        {
+            let Some(&key) = self.partition_ids.get(&id) else { continue };
+            if let Some(cached) = self.partitions[key].segments.remove(&base) {
+                self.segment_bytes -= cached.segment.memory_bytes();
+            }
+        }
+        while self.indexed_ids * ID_BYTES > max_bytes / 4
+            && let Some(id) = self.indexed.pop_front()
+        {
+            let Some(&key) = self.partition_ids.get(&id) else { continue };
+            if let Some(ids) = self.partitions[key].index.forget_oldest() {
+                self.indexed_ids -= ids;
+            }
+        }
+    }
+
+    /// Whether so many more ids fit without pushing out others.
+    pub(super) fn has_room_for_ids(&self, ids: usize, max_bytes: usize) -> bool {
+        (self.indexed_ids + ids) * ID_BYTES <= max_bytes / 4
+    }
+
+    /// Lets go of ids that are out of their window.
+    pub(super) fn forget_ids_before(&mut self, key: PartitionKey, stamp_us: i64) {
+        let index = &mut self.partitions[key].index;
+        while index.oldest_us().is_some_and(|oldest_us| oldest_us < stamp_us) {
+            self.indexed_ids -= index.forget_oldest().unwrap_or_default();
+        }
+    }
+
+    /// Removes segments that lie below a log start.
+    pub(super) fn start_log_at(&mut self, key: PartitionKey, log_start: u64) {
+        let partition = &mut self.partitions[key];
+        partition.log_start = partition.log_start.max(log_start);
+        while let Some(first) = partition.segments.first_entry()
+            && first.get().segment.next() <= log_start
+        {
+            self.segment_bytes -= first.remove().segment.memory_bytes();
+        }
+    }
+
+    /// Bytes of segments, ids of indexes, queues and partitions in memory.
+    pub(super) fn usage(&self) -> (usize, usize, usize, usize) {
+        (self.segment_bytes, self.indexed_ids, self.queues.len(), self.partitions.len())
+    }
+}

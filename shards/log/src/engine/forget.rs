@@ -1,0 +1,72 @@
+//! Queues and partitions that are gone from the store, or were made again.
+
+use super::{
+    Log,
+    cache::{PartitionKey, QueueKey},
+    op::Wait,
+};
+use crate::id::PartitionId;
+
+impl<T: Copy> Log<T> {
+    /// Forgets a queue and all that belongs to it, so that its name is read again. What is in a commit is forgotten when
+    /// that is done: its queue stays until then, without its name.
+    pub(super) fn forget_queue(&mut self, key: QueueKey) {
+        let partitions: Vec<_> = self.cache.queues[key].partitions.values().copied().collect();
+        for partition in partitions {
+            self.forget_partition(partition);
+        }
+        let groups: Vec<_> = self.cache.queues[key].groups.values().copied().collect();
+        let mut waiting = Vec::new();
+        let busy = groups.iter().any(|&group| self.groups[group].cursors.values().any(|cursor| cursor.busy));
+        for &group in &groups {
+            waiting.extend(self.groups[group].parked.drain(..));
+        }
+        self.cache.unname_queue(key);
+        if !busy && self.cache.queues[key].partitions.is_empty() {
+            for group in groups {
+                self.wake(&Wait::Scan(group));
+                if let Some(noted_us) = self.groups[group].noted_us {
+                    self.group_times.remove(&(noted_us, group));
+                }
+                self.groups.remove(group);
+            }
+            self.cache.drop_queue(key);
+        } else {
+            self.zombies.push(key);
+        }
+        for op in waiting {
+            if self.op(op).is_some_and(|op| op.parked) {
+                self.make_ready(op);
+            }
+        }
+    }
+
+    /// Forgets a partition, unless something of it is in a commit.
+    fn forget_partition(&mut self, key: PartitionKey) {
+        let queue = self.cache.partitions[key].queue;
+        let groups: Vec<_> = self.cache.queues[queue].groups.values().copied().collect();
+        if self.cache.partitions[key].appending || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
+            self.cache.partitions[key].stale = true;
+            return;
+        }
+        let mut waiting = Vec::new();
+        for group in groups {
+            waiting.extend(self.groups[group].drop_partition(key));
+        }
+        waiting.extend(self.fetchers.remove(&key).unwrap_or_default());
+        self.cache.drop_partition(key);
+        for op in waiting {
+            if self.op(op).is_some_and(|op| op.parked) {
+                self.make_ready(op);
+            }
+        }
+    }
+
+    /// The store says that there is no partition with this id any more: its queue was removed.
+    pub(super) fn partition_is_gone(&mut self, id: PartitionId) {
+        if let Some(key) = self.cache.partition_by_id(id) {
+            let queue = self.cache.partitions[key].queue;
+            self.forget_queue(queue);
+        }
+    }
+}

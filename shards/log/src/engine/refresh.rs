@@ -1,0 +1,171 @@
+//! Learning what other brokers have written to the same store.
+//!
+//! While somebody waits, the store is asked now and then which partitions have grown; a pop that finds nothing asks at
+//! once. The interval doubles while nothing comes, up to a limit. What a group has candidates for and is held up by a
+//! lease is read again too: another broker may have ended it.
+
+use super::{
+    Job, Log,
+    cache::GroupKey,
+    op::{OpKey, Wait},
+};
+use crate::store::{Load, Loaded, Work};
+
+/// Cursors that are read again at a time.
+const CURSORS_MAX: usize = 100;
+
+/// When the store is asked again.
+#[derive(Debug, Default)]
+pub(super) struct Refresh {
+    due_us: Option<u64>,
+    interval_us: u64,
+    under_way: bool,
+    /// What the last answer gave as its horizon.
+    since_us: Option<i64>,
+    /// Those that want an answer which was asked for after they came.
+    asking: Vec<OpKey>,
+    waiting: Vec<OpKey>,
+}
+
+impl Refresh {
+    pub(super) fn due_us(&self) -> Option<u64> {
+        self.due_us.filter(|_| !self.under_way)
+    }
+
+    /// Somebody waits for messages that another broker may write.
+    pub(super) fn somebody_waits(&mut self, recheck_us: Option<(u64, u64)>, mono_us: u64) {
+        let Some((least_us, _)) = recheck_us else { return };
+        if self.due_us.is_none() {
+            self.interval_us = least_us;
+            self.due_us = Some(mono_us + least_us);
+        }
+    }
+}
+
+impl<T: Copy> Log<T> {
+    /// Has the store asked for an operation that found nothing here.
+    pub(super) fn ask_refresh(&mut self, key: OpKey, groups: &[GroupKey]) {
+        for &group in groups {
+            self.reread_held(key, group);
+        }
+        self.ops[key.slot].waits += 1;
+        self.refresh.asking.push(key);
+    }
+
+    /// Reads the cursors again that hold a group up.
+    fn reread_held(&mut self, key: OpKey, group: GroupKey) {
+        let held: Vec<_> = self.groups[group].timed.iter().take(CURSORS_MAX).map(|&(_, partition)| partition).collect();
+        for partition in held {
+            let load = Load::Cursor {
+                partition: self.cache.partitions[partition].id,
+                group: std::sync::Arc::clone(&self.groups[group].name),
+            };
+            self.need(key, load);
+        }
+    }
+
+    /// Asks the store if somebody wants to know, or it is time.
+    pub(super) fn start_refresh(&mut self) {
+        let due = self.refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us);
+        if self.refresh.under_way || !due && self.refresh.asking.is_empty() {
+            return;
+        }
+        self.refresh.under_way = true;
+        self.refresh.waiting = std::mem::take(&mut self.refresh.asking);
+        // The first answer only sets the horizon: everything that was read so far was read after it was asked for, or
+        // is read when it is needed.
+        let since_us = self.refresh.since_us.unwrap_or(0);
+        self.start(Job::Refresh, Work::Load(Load::Changed { since_us }));
+    }
+
+    pub(super) fn refreshed(&mut self, loaded: Loaded) {
+        let Loaded::Changed { safe_us, partitions, queues } = loaded else { panic!("asked what has changed") };
+        self.clock.read(safe_us, self.mono_us);
+        self.refresh.since_us = Some(safe_us);
+        let mut found = false;
+        for row in &queues {
+            if let Some(key) = self.cache.queue_by_id(row.id) {
+                self.cache.queues[key].row = row.clone();
+            } else if let Some(old) = self.cache.queue(row.tenant, &row.name) {
+                self.forget_queue(old);
+                found = true;
+            }
+        }
+        for changed in partitions {
+            let Some(queue) = self.cache.queue_by_id(changed.queue) else { continue };
+            match self.cache.partition_by_id(changed.partition) {
+                Some(key) => {
+                    let partition = &mut self.cache.partitions[key];
+                    if changed.next > partition.next && !partition.appending {
+                        partition.stale = true;
+                        partition.next = changed.next;
+                        partition.stamp_us = changed.stamp_us;
+                        found = true;
+                        self.evaluate_groups(key);
+                    }
+                }
+                None if self.cache.queues[queue].complete => {
+                    self.read_partition(changed.partition);
+                    found = true;
+                }
+                None => {}
+            }
+        }
+        if !queues.is_empty() || found {
+            self.wake_unborn();
+        }
+        self.next_refresh(found);
+    }
+
+    pub(super) fn not_refreshed(&mut self) {
+        self.next_refresh(false);
+    }
+
+    fn next_refresh(&mut self, found: bool) {
+        self.refresh.under_way = false;
+        for key in std::mem::take(&mut self.refresh.waiting) {
+            if let Some(op) = self.op_mut(key) {
+                op.waits -= 1;
+                if op.waits == 0 {
+                    self.make_ready(key);
+                }
+            }
+        }
+        let Some((least_us, most_us)) = self.config.recheck_us else { return };
+        if self.refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us) {
+            let waits = self.reread_for_parked();
+            self.refresh.interval_us = if found { least_us } else { (self.refresh.interval_us * 2).min(most_us) };
+            self.refresh.due_us = waits.then(|| self.mono_us + self.refresh.interval_us);
+        }
+    }
+
+    /// Reads cursors again that hold up somebody who waits. False if nobody waits at all.
+    fn reread_for_parked(&mut self) -> bool {
+        let waiting = self.groups.iter().filter(|(_, group)| !group.parked.is_empty() || !group.pinned.is_empty());
+        let groups: Vec<GroupKey> = waiting.map(|(key, _)| key).collect();
+        let mut held = Vec::new();
+        for &key in &groups {
+            let group = &self.groups[key];
+            let partitions = group.timed.iter().take(CURSORS_MAX.saturating_sub(held.len())).map(|&(_, key)| key);
+            held.extend(partitions.map(|partition| Load::Cursor {
+                partition: self.cache.partitions[partition].id,
+                group: std::sync::Arc::clone(&group.name),
+            }));
+        }
+        for load in held {
+            if !self.waits.contains_key(&Wait::Load(load.clone())) {
+                self.waits.insert(Wait::Load(load.clone()), Vec::new());
+                self.start(Job::Load(load.clone()), Work::Load(load));
+            }
+        }
+        !groups.is_empty() || !self.unborn.is_empty() || !self.fetchers.is_empty()
+    }
+
+    fn read_partition(&mut self, id: crate::id::PartitionId) {
+        let load = Load::PartitionById(id);
+        if !self.waits.contains_key(&Wait::Load(load.clone())) {
+            self.waits.insert(Wait::Load(load.clone()), Vec::new());
+            self.start(Job::Load(load.clone()), Work::Load(load));
+        }
+    }
+}
