@@ -3,6 +3,7 @@
 use std::fmt;
 
 use queen_ephemeral::{ConfigureError, PopError, PushError};
+use queen_log::request::Failure;
 use queen_wire::body::BodyError;
 
 /// The `code` of an error body. Clients treat a code that they do not know as final.
@@ -22,6 +23,8 @@ pub enum Code {
     MethodNotAllowed,
     /// The queue is not on this node.
     EphemeralQueueNotFound,
+    /// The tenant has no such durable queue.
+    QueueNotFound,
     /// Another request waits at the inbox that the requester chose.
     InboxInUse,
     /// A message is larger than its queue may ever hold.
@@ -42,6 +45,8 @@ pub enum Code {
     NoReply,
     /// The node's memory for ephemeral messages is used up, or the store cannot be reached.
     EphemeralUnavailable,
+    /// The store of the durable queues cannot be reached.
+    StoreUnavailable,
     /// A lane, or the node's buffers, had no room.
     Overloaded,
 }
@@ -55,6 +60,7 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::NoSuchRoute, 404, "no_such_route", None),
     (Code::MethodNotAllowed, 405, "method_not_allowed", None),
     (Code::EphemeralQueueNotFound, 404, "ephemeral_queue_not_found", None),
+    (Code::QueueNotFound, 404, "queue_not_found", None),
     (Code::InboxInUse, 409, "inbox_in_use", None),
     (Code::PayloadTooLarge, 413, "payload_too_large", None),
     (Code::QueueFull, 429, "queue_full", None),
@@ -65,6 +71,7 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::ParkedLimit, 429, "parked_limit", None),
     (Code::NoReply, 504, "no_reply", None),
     (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
+    (Code::StoreUnavailable, 503, "store_unavailable", Some(1)),
     (Code::Overloaded, 503, "overloaded", Some(1)),
 ];
 
@@ -140,6 +147,21 @@ impl From<BodyError> for ApiError {
 }
 
 impl ApiError {
+    /// A body or a query of a durable route that cannot be taken.
+    pub(crate) fn bad_request(error: &BodyError) -> Self {
+        Self::new(Code::BadRequest, error.to_string())
+    }
+
+    /// A durable request that was not served.
+    pub(crate) fn failed(failure: &Failure) -> Self {
+        let code = match failure {
+            Failure::Unavailable(_) => Code::StoreUnavailable,
+            Failure::Overloaded => Code::Overloaded,
+            Failure::Refused(_) => Code::BadRequest,
+        };
+        Self::new(code, failure.to_string())
+    }
+
     /// A push that the engine refused.
     pub(crate) fn push(error: PushError, queue: &str) -> Self {
         let code = match error {

@@ -6,13 +6,16 @@
 //! borrow lives across an `.await`.
 //!
 //! The way of one request, by file: [`listener`] accepts, [`connection`] moves bytes, [`routes`] finds the route,
-//! [`ephemeral`] parses and routes to the owner, [`owner`] calls the engine, [`pump`] does the same for what other
-//! shards ask, [`outlet`] turns what the engine hands out into answers.
+//! [`dispatch`] calls its handler. [`ephemeral`] parses and routes to the owner, [`owner`] calls the engine, [`pump`]
+//! does the same for what other shards ask, [`outlet`] turns what the engine hands out into answers. [`durable`]
+//! parses, asks the [`store`] role over its lane, and renders what comes back.
 
 mod budget;
 mod clock;
 mod config;
 mod connection;
+mod dispatch;
+mod durable;
 mod ephemeral;
 mod error;
 mod listener;
@@ -26,6 +29,7 @@ mod rate;
 mod reply;
 mod routes;
 mod shard;
+mod store;
 mod timers;
 mod waiters;
 

@@ -46,6 +46,7 @@ pub struct Node {
     pub(crate) buffered: Pool,
     pub(crate) rates: Rates,
     stopping: AtomicBool,
+    store_connected: AtomicBool,
     /// Data shards that still have connections to serve, counted down at a stop.
     busy_shards: AtomicUsize,
 }
@@ -72,8 +73,20 @@ impl Node {
             boot_epoch,
             boot: Instant::now(),
             stopping: AtomicBool::new(false),
+            store_connected: AtomicBool::new(true),
             busy_shards: AtomicUsize::new(data_shards),
         })
+    }
+
+    /// Notes whether the store of the durable queues can be reached: `/health` shows it. It counts as reached until
+    /// the store role says otherwise.
+    pub fn set_store_connected(&self, connected: bool) {
+        self.store_connected.store(connected, Ordering::Relaxed);
+    }
+
+    /// Whether the store of the durable queues can be reached.
+    pub(crate) fn is_store_connected(&self) -> bool {
+        self.store_connected.load(Ordering::Relaxed)
     }
 
     /// From here on no pop waits and no connection is kept.

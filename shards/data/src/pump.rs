@@ -22,14 +22,6 @@ pub(crate) async fn run(shard: Rc<Shard>) {
     }
 }
 
-/// Takes the store's answers in. They are awaited where they were asked for; nothing else comes from the store.
-pub(crate) async fn run_store(shard: Rc<Shard>) {
-    loop {
-        let _nothing = poll_fn(|cx| shard.declarations.store().poll_incoming(cx)).await;
-        debug_assert!(false, "the store asks a data shard for nothing");
-    }
-}
-
 impl Shard {
     fn serve_peer(self: &Rc<Self>, incoming: Incoming<DataProtocol>) {
         match incoming {

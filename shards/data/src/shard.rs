@@ -27,7 +27,9 @@ use crate::{
     observe::Metrics,
     outlet::Outlet,
     protocol::DataProtocol,
-    pump, timers,
+    pump, store,
+    store::StoreLane,
+    timers,
 };
 
 /// Bytes read from a socket in one system call, into a buffer that all connections of the shard share.
@@ -59,8 +61,9 @@ pub struct ShardSeed {
     pub peers: PortSeed<DataProtocol>,
     /// The lane to the store.
     pub store: PortSeed<StoreProtocol>,
-    /// Declarations that the store holds for this shard's slice.
-    pub declared: Vec<Declaration>,
+    /// Declarations that the store holds for this shard's slice; `None` when it could not be read yet: then the shard
+    /// asks for them, and its queues run on defaults until they come.
+    pub declared: Option<Vec<Declaration>>,
 }
 
 /// A running data shard. Reached through an `Rc` by its tasks; its cells are borrowed for the length of a
@@ -72,6 +75,7 @@ pub(crate) struct Shard {
     pub(crate) engine: RefCell<Engine>,
     pub(crate) outlet: Outlet,
     pub(crate) peers: Port<DataProtocol>,
+    pub(crate) store: StoreLane,
     pub(crate) declarations: Declarations,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Grant,
@@ -91,7 +95,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    fn new(seed: ShardSeed) -> (Rc<Self>, Vec<Declaration>) {
+    fn new(seed: ShardSeed) -> (Rc<Self>, Option<Vec<Declaration>>) {
         let node = seed.node;
         let config = &node.config;
         let peers = seed.peers.open();
@@ -105,7 +109,8 @@ impl Shard {
             },
             engine: RefCell::new(Engine::new(seed.engine)),
             outlet: Outlet::new(node.boot_epoch, peers.clone()),
-            declarations: Declarations::new(seed.store.open()),
+            store: StoreLane::new(seed.store.open()),
+            declarations: Declarations::new(),
             metrics: Metrics::new(),
             memory: Grant::of(config.ephemeral_max_bytes, shards, MEMORY_CHUNK_MAX_BYTES),
             queues: Grant::of(config.ephemeral_max_queues, shards, COUNT_CHUNK_MAX),
@@ -141,10 +146,13 @@ impl Shard {
 /// When the listener cannot be opened.
 pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: impl FnOnce()) -> std::io::Result<()> {
     let (shard, declared) = Shard::new(seed);
-    shard.restore(declared);
+    match declared {
+        Some(declared) => shard.restore(declared),
+        None => rt::spawn_local(Rc::clone(&shard).restore_later()).detach(),
+    }
     let listener = rt::TcpListener::bind(shard.node.config.listen)?;
     rt::spawn_local(pump::run(Rc::clone(&shard))).detach();
-    rt::spawn_local(pump::run_store(Rc::clone(&shard))).detach();
+    rt::spawn_local(store::run(Rc::clone(&shard))).detach();
     rt::spawn_local(timers::run_engine(Rc::clone(&shard))).detach();
     rt::spawn_local(timers::run_sweep(Rc::clone(&shard))).detach();
     rt::spawn_local(Rc::clone(&shard).run_declarations()).detach();

@@ -1,5 +1,5 @@
-//! Responses that are not there yet: a waiting pop or request, another shard's answer, a task's promise, an exchange
-//! of several of these.
+//! Responses that are not there yet: a waiting pop or request, another shard's answer, the store's, a task's promise,
+//! an exchange of several of these.
 
 use std::{
     pin::Pin,
@@ -15,6 +15,7 @@ use super::{
     out::{Frame, give_back},
 };
 use crate::{
+    durable::{Answered, Stored},
     error::ApiError,
     protocol::{Answer, DataProtocol},
     reply::{Popped, Promised, Reply},
@@ -37,16 +38,24 @@ pub(crate) enum Waits {
     ForMessages(Box<str>),
     /// For the reply to a request.
     ForReply,
+    /// For what a durable pop or fetch waits for. A node that stops ends this wait too: elsewhere its engine does.
+    ForStore,
 }
 
 impl Later {
     /// The client has sent its last byte: the wait ends with what there is, which is nothing. An exchange goes on with
-    /// its other parts.
+    /// its other parts, a fetch with what is there without waiting.
     pub(super) fn end_wait(&mut self) {
         let nothing = match std::mem::replace(&mut self.waits, Waits::No) {
             Waits::No => return,
             Waits::ForMessages(queue) => Outcome::Popped(Popped::empty(&queue), None),
             Waits::ForReply => Outcome::Reply(ApiError::no_reply().into()),
+            Waits::ForStore => {
+                if let Operation::Stored(stored) = &mut self.operation {
+                    self.operation = stored.end_wait();
+                }
+                return;
+            }
         };
         match &mut self.operation {
             Operation::Exchange(exchange) => exchange.end_pop(nothing),
@@ -64,6 +73,8 @@ pub(crate) enum Operation {
     Asked(Asked<DataProtocol>),
     /// Another shard has been asked for what may wait there.
     AskedParked { asked: Asked<DataProtocol>, _permit: ParkedPermit },
+    /// The store has been asked.
+    Stored(Box<Stored>),
     /// A task of this shard is making it.
     Promised(Promised),
     /// Several of these at once.
@@ -78,6 +89,7 @@ pub(crate) enum Outcome {
     Pushed(u32),
     Reply(Reply),
     Exchanged(Box<Exchanged>),
+    Stored(Box<Answered>),
 }
 
 impl Outcome {
@@ -86,7 +98,7 @@ impl Outcome {
         match self {
             Self::Popped(popped, follow) => Some((popped, follow)),
             Self::Exchanged(exchanged) => exchanged.pop.as_mut()?.popped_mut(),
-            Self::Pushed(_) | Self::Reply(_) => None,
+            Self::Pushed(_) | Self::Reply(_) | Self::Stored(_) => None,
         }
     }
 }
@@ -101,6 +113,7 @@ impl Operation {
             Self::Exchange(exchange) => exchange.poll(cx).map(|exchanged| Outcome::Exchanged(Box::new(exchanged))),
             Self::Ended(outcome) => Poll::Ready(outcome.take().expect("not polled after its answer")),
             Self::Promised(promised) => promised.poll(cx).map(Outcome::Reply),
+            Self::Stored(stored) => stored.poll(cx).map(|answered| Outcome::Stored(Box::new(answered))),
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
                 Poll::Ready(match reply.answer {

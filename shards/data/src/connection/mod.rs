@@ -27,7 +27,7 @@ pub(crate) use self::{
     later::{Later, Operation, Outcome, ParkedPermit, Waiting, Waits},
     out::{Buffers, Frame, Out},
 };
-use crate::{ephemeral::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
+use crate::{dispatch::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -462,9 +462,16 @@ impl Connection {
             if let Poll::Ready(outcome) = later.operation.poll(cx) {
                 return Poll::Ready(self.respond(cx, later, outcome));
             }
-            if matches!(later.waits, Waits::No) {
+            match later.waits {
                 // The work runs to its end whatever the client does: reading can wait.
-                return Poll::Pending;
+                Waits::No => return Poll::Pending,
+                Waits::ForStore if self.shard.node.is_stopping() => {
+                    later.end_wait();
+                    continue;
+                }
+                // Nothing is due: it is to be woken by a stop.
+                Waits::ForStore => self.slot.arm(Millis::MAX, cx),
+                Waits::ForMessages(_) | Waits::ForReply => {}
             }
             ready!(self.poll_ahead(cx))?;
             later.end_wait();
@@ -510,8 +517,15 @@ impl Connection {
             let taken = std::mem::replace(popped, Popped::empty(queue));
             out::give_back(&shard, taken.claim, follow.take());
         }
+        if let (Waits::ForStore, Outcome::Stored(answered)) = (&later.waits, &mut outcome)
+            && answered.hands_out()
+            && !self.is_there()
+        {
+            answered.give_back(&shard);
+        }
         let mut out = shard.out.borrow_mut();
         match outcome {
+            Outcome::Stored(answered) => answered.write(&shard, &frame, &mut out),
             Outcome::Popped(popped, follow) => out.popped(&frame, &popped.body, popped.claim, follow),
             Outcome::Pushed(messages) => out.pushed(&frame, messages),
             Outcome::Reply(reply) => out.reply(&frame, &reply),

@@ -15,6 +15,7 @@ use crate::{
     reply::Reply,
     routes::Route,
     shard::Shard,
+    store::Leased,
 };
 
 /// A buffer that has grown beyond this is not kept.
@@ -39,13 +40,19 @@ impl Frame {
     }
 }
 
-/// A claim on messages whose response is being written.
+/// Messages whose response is being written.
 pub(crate) struct Handed {
     /// Where the response ends: once so many bytes are out, the messages are delivered.
     end: usize,
-    claim: Claim,
-    /// The way to the shard that owns the queue, where it is another one.
-    follow: Option<FollowUp<DataProtocol>>,
+    messages: Messages,
+}
+
+/// What is handed out, and how it goes back.
+enum Messages {
+    /// Ephemeral ones, and the way to the shard that owns the queue, where it is another one.
+    Claimed(Claim, Option<FollowUp<DataProtocol>>),
+    /// Durable ones, under a lease.
+    Leased(Leased),
 }
 
 /// Small buffers that connections borrow from their shard while a response is put off.
@@ -143,6 +150,11 @@ impl Out {
         response::write(&mut self.bytes, &head(frame, status, ContentType::Json), &self.body);
     }
 
+    /// 204.
+    pub(crate) fn no_content(&mut self, frame: &Frame) {
+        response::write(&mut self.bytes, &head(frame, 204, ContentType::Json), &[]);
+    }
+
     /// A pop's response, and the claim on the messages in it.
     pub(crate) fn popped(
         &mut self,
@@ -163,10 +175,15 @@ impl Out {
         }
     }
 
+    /// Notes that the last response hands durable messages out.
+    pub(crate) fn hand_leased(&mut self, leased: Leased) {
+        self.handed.push(Handed { end: self.bytes.len(), messages: Messages::Leased(leased) });
+    }
+
     /// Notes that the last response hands messages out.
     fn hand(&mut self, claim: Option<Claim>, follow: Option<FollowUp<DataProtocol>>) {
         if let Some(claim) = claim {
-            self.handed.push(Handed { end: self.bytes.len(), claim, follow });
+            self.handed.push(Handed { end: self.bytes.len(), messages: Messages::Claimed(claim, follow) });
         }
     }
 }
@@ -183,14 +200,14 @@ fn head(frame: &Frame, status: u16, content_type: ContentType) -> Head {
 
 /// Settles the claims whose response is out and gives back the others.
 pub(super) fn end_claims(shard: &Rc<Shard>, handed: impl Iterator<Item = Handed>, written_bytes: usize) {
-    for Handed { end, claim, follow } in handed {
-        if end > written_bytes {
-            give_back(shard, Some(claim), follow);
-        } else {
-            match follow {
-                None => shard.settle_here(claim),
-                Some(follow) => follow.tell(Tell::Settle(claim)),
-            }
+    for Handed { end, messages } in handed {
+        match messages {
+            Messages::Claimed(claim, follow) if end > written_bytes => give_back(shard, Some(claim), follow),
+            Messages::Claimed(claim, None) => shard.settle_here(claim),
+            Messages::Claimed(claim, Some(follow)) => follow.tell(Tell::Settle(claim)),
+            Messages::Leased(leased) if end > written_bytes => shard.store.give_back(leased),
+            // Its lease runs, and an ack will end it.
+            Messages::Leased(_) => {}
         }
     }
 }

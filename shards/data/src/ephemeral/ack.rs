@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Shard {
-    pub(super) fn ack(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+    pub(crate) fn ack(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let body = parse_ack(call.request.body, self.node.config.json_depth_max)?;
         let owner = self.owner(call.tenant, &body.queue);
         let ask = ack_ask(call, body);

@@ -12,8 +12,7 @@ use std::{
 
 use queen_ephemeral::{Policy, QueueOptions, TenantId, Window};
 use queen_fabric::{
-    ShardId,
-    port::{Asked, Port, Ticket},
+    port::{Asked, Ticket},
     protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
     rt,
 };
@@ -33,7 +32,6 @@ use crate::{
 
 /// The declarations that are on their way to the store and back.
 pub(crate) struct Declarations {
-    store: Port<StoreProtocol>,
     jobs: RefCell<VecDeque<Job>>,
     /// There is a job.
     arrived: rt::Notify,
@@ -59,22 +57,13 @@ pub(crate) enum AnswerTo {
 }
 
 impl Declarations {
-    pub(crate) fn new(store: Port<StoreProtocol>) -> Self {
-        Self { store, jobs: RefCell::default(), arrived: rt::Notify::new() }
-    }
-
-    pub(crate) fn store(&self) -> &Port<StoreProtocol> {
-        &self.store
-    }
-
-    /// The store role is the last on its lanes, after the data shards.
-    fn store_role(&self) -> ShardId {
-        self.store.shards() as ShardId - 1
+    pub(crate) fn new() -> Self {
+        Self { jobs: RefCell::default(), arrived: rt::Notify::new() }
     }
 }
 
 impl Shard {
-    pub(super) fn configure(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+    pub(crate) fn configure(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let body = parse_configure(call.request.body, self.node.config.json_depth_max)?;
         not_reserved(&body.queue)?;
         let key = QueueKey { tenant: call.tenant, queue: body.queue };
@@ -88,7 +77,7 @@ impl Shard {
         Ok(call.later(Operation::Promised(promised)))
     }
 
-    pub(super) fn delete(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+    pub(crate) fn delete(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let key = Box::new(QueueKey { tenant: call.tenant, queue: call.queue()? });
         let owner = self.owner(key.tenant, &key.queue);
         if owner != self.id() {
@@ -117,13 +106,12 @@ impl Shard {
     }
 
     fn enqueue(&self, ask: StoreAsk, then: Then, answer_to: AnswerTo) {
-        let declarations = &self.declarations;
-        match declarations.store.ask(declarations.store_role(), ask) {
+        match self.store.ask(ask) {
             Ok(asked) => {
-                declarations.jobs.borrow_mut().push_back(Job { asked, then, answer_to });
-                declarations.arrived.notify();
+                self.declarations.jobs.borrow_mut().push_back(Job { asked, then, answer_to });
+                self.declarations.arrived.notify();
             }
-            Err(_) => self.answer_job(answer_to, ApiError::overloaded("The lane to the store is full").into()),
+            Err(error) => self.answer_job(answer_to, error.into()),
         }
     }
 
@@ -172,11 +160,7 @@ impl Shard {
                 body.extend_from_slice(format!(",\"deleted\":{deleted},\"declared\":{declared}}}").as_bytes());
                 Reply::json(200, body)
             }
-            (Then::Apply(_), StoreAnswer::Removed { .. })
-            | (Then::Delete(_), StoreAnswer::Done { .. })
-            | (_, StoreAnswer::Log(_)) => {
-                unreachable!("the store answers what it was asked")
-            }
+            _ => unreachable!("the store answers what it was asked"),
         }
     }
 
@@ -186,6 +170,12 @@ impl Shard {
             self.engine.borrow_mut().configure(now_ms, tenant, queue, engine_options(options), &mut &self.outlet);
         self.timers.rearm(self);
         applied.map_err(|error| ApiError::configure(error, queue))
+    }
+
+    /// Puts the stored declarations into the engine once the store can be reached.
+    pub(crate) async fn restore_later(self: Rc<Self>) {
+        let declared = self.store.declarations().await;
+        self.restore(declared);
     }
 
     /// Puts the stored declarations of this shard's slice into its engine, at boot.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Shard {
-    pub(super) fn exchange(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+    pub(crate) fn exchange(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let mut spans = self.spans.take();
         let body = parse_exchange(call.request.body, self.node.config.json_depth_max, &mut spans);
         let handled = body.map(|body| self.start_exchange(call, body, &spans));

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Shard {
-    pub(super) fn pop(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+    pub(crate) fn pop(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let query = PopQuery::parse(call.request.query)?;
         let pop = self.asked_for(call, &query);
         not_reserved(pop.queue)?;
@@ -102,7 +102,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn park_permit(self: &Rc<Self>) -> Result<ParkedPermit, ApiError> {
+    pub(crate) fn park_permit(self: &Rc<Self>) -> Result<ParkedPermit, ApiError> {
         ParkedPermit::take(self).ok_or_else(|| {
             let most = self.node.config.ephemeral_max_parked;
             ApiError::new(

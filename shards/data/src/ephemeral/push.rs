@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Shard {
-    pub(super) fn push(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+    pub(crate) fn push(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let mut spans = self.spans.take();
         let handled = self.push_spans(call, &mut spans, out);
         spans.clear();

@@ -26,7 +26,7 @@ struct Selection {
 }
 
 impl Shard {
-    pub(super) fn queues(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+    pub(crate) fn queues(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let selection = Selection::parse(call.request.query)?;
         let (promise, promised) = promise();
         let (shard, tenant) = (Rc::clone(self), call.tenant);
@@ -64,7 +64,7 @@ impl Shard {
         Ok(())
     }
 
-    pub(super) fn depth(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+    pub(crate) fn depth(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let key = QueueKey { tenant: call.tenant, queue: call.queue()? };
         let group = Query::new(call.request.query).once("group")?.map(Cow::into_owned);
         let ask = DepthAsk { key, group };

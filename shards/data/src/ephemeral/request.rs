@@ -34,7 +34,7 @@ pub(crate) struct Requested<'r> {
 }
 
 impl Shard {
-    pub(super) fn request(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+    pub(crate) fn request(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let body = parse_request(call.request.body, self.node.config.json_depth_max)?;
         let request = Requested {
             tenant: call.tenant,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Shard {
-    pub(super) fn reset(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
+    pub(crate) fn reset(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let queue = parse_reset(call.request.body, self.node.config.json_depth_max)?;
         not_reserved(&queue)?;
         let key = QueueKey { tenant: call.tenant, queue };

@@ -68,7 +68,17 @@ fn append_role(out: &mut String, index: usize, role: &RoleLine, shard: Option<&O
 pub(super) fn metrics(node: &Node, shards: &[Observation]) -> Vec<u8> {
     let uptime_s = node.boot.elapsed().as_secs_f64();
     let requests: u64 = shards.iter().map(|shard| shard.counters.requests).sum();
-    let messages: u64 = shards.iter().map(|shard| shard.engine.pushed + shard.engine.popped).sum();
+    let messages: u64 = shards
+        .iter()
+        .map(|shard| {
+            let (engine, durable) = (&shard.engine, &shard.counters);
+            engine.pushed + engine.popped + durable.durable_pushed + durable.durable_popped
+        })
+        .sum();
+    // Those that wait for messages wait for no connection.
+    let waiting: u64 =
+        shards.iter().map(|shard| (shard.store.unanswered as u64).saturating_sub(shard.counters.durable_parked)).sum();
+    let idle = u8::from(node.is_store_connected() && waiting == 0);
     let per_second = |total: u64| total as f64 / uptime_s.max(1.0);
     let rss = process::resident_bytes();
     let held: u64 = shards.iter().map(|shard| shard.engine.memory_bytes).sum();
@@ -76,7 +86,7 @@ pub(super) fn metrics(node: &Node, shards: &[Observation]) -> Vec<u8> {
     format!(
         "{{\"uptime\":{uptime_s:.3},\"requests\":{{\"total\":{requests},\"rate\":{:.3}}},\
          \"messages\":{{\"total\":{messages},\"rate\":{:.3}}},\
-         \"database\":{{\"poolSize\":1,\"idleConnections\":1,\"waitingRequests\":0}},\
+         \"database\":{{\"poolSize\":1,\"idleConnections\":{idle},\"waitingRequests\":{waiting}}},\
          \"memory\":{{\"rss\":{rss},\"heapTotal\":{rss},\"heapUsed\":{held},\"external\":0,\"arrayBuffers\":0}},\
          \"cpu\":{{\"user\":{user_us},\"system\":{system_us}}}}}",
         per_second(requests),

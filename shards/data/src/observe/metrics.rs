@@ -37,6 +37,11 @@ pub(crate) struct Counters {
     pub(crate) longest_turn_us: u64,
     pub(crate) lag_us: u64,
     pub(crate) lag_samples: u64,
+    pub(crate) durable_pushed: u64,
+    pub(crate) durable_popped: u64,
+    pub(crate) durable_acked: u64,
+    /// Pops and fetches that wait in the store role, now.
+    pub(crate) durable_parked: u64,
 }
 
 /// How long the requests of one route took.
@@ -61,6 +66,10 @@ pub(crate) struct Metrics {
     longest_turn_us: Cell<u64>,
     lag_us: Cell<u64>,
     lag_samples: Cell<u64>,
+    durable_pushed: Cell<u64>,
+    durable_popped: Cell<u64>,
+    durable_acked: Cell<u64>,
+    durable_parked: Cell<u64>,
     times: RefCell<Vec<Times>>,
 }
 
@@ -90,6 +99,10 @@ impl Metrics {
             longest_turn_us: Cell::default(),
             lag_us: Cell::default(),
             lag_samples: Cell::default(),
+            durable_pushed: Cell::default(),
+            durable_popped: Cell::default(),
+            durable_acked: Cell::default(),
+            durable_parked: Cell::default(),
             times: RefCell::new(Route::ALL.iter().map(|_| times()).collect()),
         }
     }
@@ -118,6 +131,31 @@ impl Metrics {
     pub(crate) fn observe_lag(&self, lag: Duration) {
         add(&self.lag_us, lag.as_micros() as u64);
         add(&self.lag_samples, 1);
+    }
+
+    /// Messages were stored.
+    pub(crate) fn durable_pushed(&self, messages: u64) {
+        add(&self.durable_pushed, messages);
+    }
+
+    /// Messages were handed out of the log.
+    pub(crate) fn durable_popped(&self, messages: u64) {
+        add(&self.durable_popped, messages);
+    }
+
+    /// Acks were taken.
+    pub(crate) fn durable_acked(&self, messages: u64) {
+        add(&self.durable_acked, messages);
+    }
+
+    /// A pop or a fetch begins to wait in the store role.
+    pub(crate) fn durable_parks(&self) {
+        add(&self.durable_parked, 1);
+    }
+
+    /// It waits no longer.
+    pub(crate) fn durable_unparks(&self) {
+        self.durable_parked.set(self.durable_parked.get() - 1);
     }
 
     pub(crate) fn malformed(&self) {
@@ -149,6 +187,10 @@ impl Metrics {
             longest_turn_us: self.longest_turn_us.get(),
             lag_us: self.lag_us.get(),
             lag_samples: self.lag_samples.get(),
+            durable_pushed: self.durable_pushed.get(),
+            durable_popped: self.durable_popped.get(),
+            durable_acked: self.durable_acked.get(),
+            durable_parked: self.durable_parked.get(),
         }
     }
 

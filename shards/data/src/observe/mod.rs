@@ -18,7 +18,7 @@ pub(crate) use self::metrics::Metrics;
 use self::metrics::{Counters, RouteTimes};
 use crate::{
     connection::{Operation, Out},
-    ephemeral::{Call, Handled},
+    dispatch::{Call, Handled},
     error::ApiError,
     protocol::{Answer, Ask},
     reply::{Reply, promise},
@@ -38,6 +38,7 @@ pub struct Observation {
     pub(crate) routes: Vec<RouteTimes>,
     pub(crate) engine: Stats,
     pub(crate) lanes: PortCounters,
+    pub(crate) store: PortCounters,
 }
 
 impl Shard {
@@ -50,13 +51,21 @@ impl Shard {
             routes: self.metrics.routes(),
             engine: self.engine.borrow().stats(),
             lanes: self.peers.counters(),
+            store: self.store.counters(),
         }
     }
 
     /// `/health`: cheap, and the same whoever asks.
     pub(crate) fn health(&self, call: &Call<'_>, out: &mut Out) -> Handled {
-        out.with_body(&call.frame, 200, |body| {
-            body.extend_from_slice(b"{\"status\":\"healthy\",\"database\":\"connected\",\"engine\":");
+        let connected = self.node.is_store_connected();
+        let (status, state): (u16, &[u8]) = if connected {
+            (200, b"{\"status\":\"healthy\",\"database\":\"connected\"")
+        } else {
+            (503, b"{\"status\":\"unhealthy\",\"database\":\"disconnected\"")
+        };
+        out.with_body(&call.frame, status, |body| {
+            body.extend_from_slice(state);
+            body.extend_from_slice(b",\"engine\":");
             append_json_string(body, ENGINE);
             body.extend_from_slice(b",\"version\":");
             append_json_string(body, self.node.version);

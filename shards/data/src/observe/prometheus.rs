@@ -53,6 +53,7 @@ impl Page {
 pub(super) fn render(node: &Node, shards: &[Observation]) -> String {
     let mut page = Page { text: String::with_capacity(16 * 1024) };
     process_families(&mut page, node, shards);
+    durable_families(&mut page, node, shards);
     ephemeral_families(&mut page, node, shards);
     shard_families(&mut page, shards);
     lane_families(&mut page, shards);
@@ -73,24 +74,65 @@ fn process_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "Bytes of the process in memory.",
         process::resident_bytes(),
     );
+    let durable_pops: &[&str] = &["durable_pop", "durable_pop_wait"];
     let verbs = [
-        ("push", vec!["push"], sum(|shard| shard.engine.pushed)),
-        ("pop", vec!["pop", "pop_wait"], sum(|shard| shard.engine.popped)),
-        ("ack", vec!["ack"], sum(|shard| shard.engine.acked)),
+        ("push", vec!["push", "durable_push"], sum(|shard| shard.engine.pushed + shard.counters.durable_pushed)),
+        (
+            "pop",
+            [&["pop", "pop_wait"], durable_pops].concat(),
+            sum(|shard| shard.engine.popped + shard.counters.durable_popped),
+        ),
+        (
+            "ack",
+            vec!["ack", "durable_ack", "durable_ack_batch"],
+            sum(|shard| shard.engine.acked + shard.counters.durable_acked),
+        ),
     ];
     for (verb, names, messages) in &verbs {
         let name = format!("queen_process_{verb}_requests_total");
-        page.single(&name, "counter", "Requests answered.", requests(names));
+        page.single(&name, "counter", "Requests answered, ephemeral and durable.", requests(names));
         let name = format!("queen_process_{verb}_messages_total");
         page.single(&name, "counter", "Messages in those requests.", messages);
     }
-    page.single("queen_parked_long_polls", "gauge", "Pops that wait.", sum(|shard| shard.engine.parked));
+    page.single(
+        "queen_parked_long_polls",
+        "gauge",
+        "Pops and fetches that wait.",
+        sum(|shard| shard.engine.parked + shard.counters.durable_parked),
+    );
     let samples = sum(|shard| shard.counters.lag_samples).max(1);
     page.single(
         "queen_event_loop_lag_avg_milliseconds",
         "gauge",
         "How much later than asked for a timer fires, on average since the start.",
         format_args!("{:.3}", sum(|shard| shard.counters.lag_us) as f64 / samples as f64 / 1000.0),
+    );
+}
+
+fn durable_families(page: &mut Page, node: &Node, shards: &[Observation]) {
+    let sum = |of: fn(&Observation) -> u64| shards.iter().map(of).sum::<u64>();
+    let name = "queen_durable_messages_total";
+    page.family(name, "counter", "Durable messages by what was done with them over HTTP.");
+    page.sample(name, &[("verb", &"pushed")], sum(|shard| shard.counters.durable_pushed));
+    page.sample(name, &[("verb", &"popped")], sum(|shard| shard.counters.durable_popped));
+    page.sample(name, &[("verb", &"acked")], sum(|shard| shard.counters.durable_acked));
+    page.single(
+        "queen_store_connected",
+        "gauge",
+        "Whether the store of the durable queues can be reached.",
+        u8::from(node.is_store_connected()),
+    );
+    page.single(
+        "queen_store_requests_in_flight",
+        "gauge",
+        "Requests that the store role has not answered, those that wait for messages included.",
+        sum(|shard| shard.store.unanswered as u64),
+    );
+    page.single(
+        "queen_store_credits_refused_total",
+        "counter",
+        "Requests refused because the lane to the store had no credit left.",
+        sum(|shard| shard.store.peers.iter().map(|peer| peer.credits_refused).sum()),
     );
 }
 
