@@ -27,7 +27,7 @@ use queen_fabric::{
     rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort},
     slice,
 };
-use queen_store::{Store, StoreError};
+use queen_store::{DatabaseConfig, Store, StoreConfig, StoreError};
 
 use crate::{
     boot::{Exit, Ready},
@@ -100,7 +100,6 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let executors = shards + usize::from(matches!(roles.store, Home::Own { .. }));
     let max_connections = checks::max_connections(open_files, executors, settings.http.max_connections)?;
     let reserved = reserve(&settings)?;
-    let (store, declared) = Store::open(data_dir.path())?;
     let spin_us = cores.spin_us.unwrap_or(if available.parallelism() < SPIN_FROM_CPUS { 0 } else { SPIN_DEFAULT_US });
 
     let boot_epoch = boot_epoch();
@@ -108,12 +107,17 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let lines = roles::lines(&roles, shards);
     let node = Node::new(config, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
+    let health = {
+        let node = Arc::clone(&node);
+        Box::new(move |connected| node.set_store_connected(connected))
+    };
+    let (store, declared) = Store::open(store_config(&settings), data_dir.path(), health)?;
     tracing::info!("connections: at most {max_connections}, of {} open files", open_files);
 
     let mut store_lanes = mesh::<StoreProtocol>(shards + 1, MeshOptions::default());
     let mut store_seat =
         Some(StoreSeat { store, port: store_lanes.pop().expect("a lane for every shard and the store") });
-    let mut declared = by_owner(declared, shards);
+    let mut declared = declared.map(|declared| by_owner(declared, shards));
     let engine = engine_config(&settings, boot_epoch);
     let peers = mesh(shards, MeshOptions::default());
     let start = Start {
@@ -127,8 +131,8 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
         running.extend(store_seat.take().map(|seat| start.store(cpu, seat)).transpose()?);
     }
     for (shard, (peers, store)) in peers.into_iter().zip(store_lanes).enumerate() {
-        let seed =
-            ShardSeed { node: Arc::clone(&node), engine, peers, store, declared: std::mem::take(&mut declared[shard]) };
+        let declared = declared.as_mut().map(|declared| std::mem::take(&mut declared[shard]));
+        let seed = ShardSeed { node: Arc::clone(&node), engine, peers, store, declared };
         let guest = match roles.store {
             Home::InData { shard: host } if usize::from(host) == shard => store_seat.take(),
             _ => None,
@@ -299,6 +303,28 @@ fn engine_config(settings: &Settings, boot_epoch: u64) -> EngineConfig {
         max_groups_per_queue: saturated(ephemeral.max_groups_per_queue),
     }
 }
+
+fn store_config(settings: &Settings) -> StoreConfig {
+    StoreConfig {
+        database: DatabaseConfig::Sqlite,
+        cache_bytes: 256 << 20,
+        requests_max: STORE_REQUESTS_MAX + usize::try_from(settings.ephemeral.max_parked).unwrap_or(usize::MAX),
+        patience: STORE_PATIENCE,
+        answer_bytes_max: DURABLE_ANSWER_BYTES_MAX,
+        recheck_max: Duration::from_secs(1),
+        retention_interval: Duration::from_secs(60),
+        seed: RandomState::new().hash_one("store"),
+    }
+}
+
+/// Durable requests under way besides those that wait for messages: what all lanes to the store have credits for.
+const STORE_REQUESTS_MAX: usize = 65_536;
+
+/// How long a durable request may go without an answer from the database: below what clients wait for.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Payload bytes of one durable answer: what a connection may have to keep for a client that reads slowly.
+const DURABLE_ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Settings are 64 bits wide in the environment; their ranges are checked there.
 fn saturated(value: u64) -> u32 {

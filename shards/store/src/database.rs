@@ -44,7 +44,7 @@ pub enum Job {
 #[derive(Debug, PartialEq, Eq)]
 pub enum JobDone {
     /// What the log asked for.
-    Log(Done),
+    Log(Box<Done>),
     /// The declaration is kept.
     Declared {
         /// The time it is kept under, in milliseconds since 1970.
@@ -129,6 +129,14 @@ impl Database {
     pub fn commits_in_parallel(&self) -> usize {
         match &self.0 {
             Kind::Sqlite(_) => 1,
+        }
+    }
+
+    /// Whether other brokers may write to it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        match &self.0 {
+            Kind::Sqlite(_) => false,
         }
     }
 

@@ -1,38 +1,88 @@
-//! The store's task: asks from the port to the writer, answers back.
+//! The store's task: it drives the durable log between the data shards and the database.
 //!
-//! It only moves values and never blocks, so it may run in a data shard's executor.
+//! Requests come over the port and go into the pure [`Log`]; what the log wants done goes to the [`Database`], what came
+//! of it back into the log, and the log's answers out over the port. Declarations of ephemeral queues pass the log by.
+//! Nothing here blocks, so the task may run in a data shard's executor.
 
-use std::fmt;
-use std::future::poll_fn;
-use std::path::Path;
-use std::task::{Context, Poll};
+use std::{
+    collections::HashMap,
+    fmt,
+    future::poll_fn,
+    path::Path,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
-use queen_fabric::port::{Incoming, Port, Ticket};
-use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol};
-use queen_log::request::{Answer, Failure};
+use queen_fabric::{
+    port::{Incoming, Port, Ticket},
+    protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    rt::Deadline,
+    slice,
+};
+use queen_log::{
+    engine::{Log, LogConfig, OpKey},
+    store::StoreFailure,
+};
 
-use crate::sqlite::{Sqlite, StoreError};
-use crate::writer::Writer;
+use crate::{
+    StoreError,
+    database::{Database, DatabaseConfig, DatabaseSeed, Health, Job, JobDone, Opened},
+};
 
-/// Parcels taken before others on the executor get their turn: some microseconds.
+/// Parcels taken before others on the executor get their turn: some microseconds each.
 const PARCELS_PER_TURN: usize = 64;
 
-/// The open store. Made at boot, then moved to the executor of its role; dropped, it finishes what
-/// it has, closes the database and waits for that.
+/// Jobs for declarations are numbered from here on, those of the log below.
+const DECLARATION_JOBS: u64 = 1 << 63;
+
+/// Settings of the store's role.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Which database, and how it is reached.
+    pub database: DatabaseConfig,
+    /// Bytes of the newest messages that stay in memory.
+    pub cache_bytes: usize,
+    /// Durable requests that may be under way, those that wait for messages included.
+    pub requests_max: usize,
+    /// How long a request that does not wait for messages may take before it is answered that the store is away.
+    pub patience: Duration,
+    /// Payload bytes of one answer, at most.
+    pub answer_bytes_max: usize,
+    /// How often, at most, the database is asked for what other brokers have written while somebody waits.
+    pub recheck_max: Duration,
+    /// How often old messages are removed.
+    pub retention_interval: Duration,
+    /// Another number for every start.
+    pub seed: u64,
+}
+
+/// The shortest pause between two looks at what other brokers have written.
+const RECHECK_MIN: Duration = Duration::from_millis(50);
+
+/// Told when the database is reached and when it is not any more.
+pub type OnHealth = Box<dyn Fn(bool) + Send>;
+
+/// The open store. Made at boot, then moved to the executor of its role; dropped, it finishes what it has, closes the
+/// database and waits for that.
 pub struct Store {
-    writer: Writer<Ticket>,
+    seed: DatabaseSeed,
+    config: StoreConfig,
+    on_health: OnHealth,
 }
 
 impl Store {
-    /// Opens the database in `dir` and starts the writer's thread: the store, and every
-    /// declaration that it holds. Blocks on the disk.
+    /// Opens the database; `dir` is the data directory. With it come the declarations of ephemeral queues, unless the
+    /// database cannot be reached yet: then data shards [ask](StoreAsk::Declarations) for them. Blocks.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn open(dir: &Path) -> Result<(Self, Vec<Declaration>), StoreError> {
-        let (sqlite, declarations) = Sqlite::open(dir)?;
-        let writer = Writer::start(sqlite)?;
-        Ok((Self { writer }, declarations))
+    pub fn open(
+        config: StoreConfig,
+        dir: &Path,
+        on_health: OnHealth,
+    ) -> Result<(Self, Option<Vec<Declaration>>), StoreError> {
+        let Opened { seed, declarations } = DatabaseSeed::open(&config.database, dir)?;
+        Ok((Self { seed, config, on_health }, declarations))
     }
 }
 
@@ -42,45 +92,214 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Serves the port until it is dropped; it never ends by itself. An ask that was cancelled is
-/// answered like any other: it may be in a commit already.
+/// Serves the port until it is dropped; it never ends by itself.
 pub async fn run(store: Store, port: Port<StoreProtocol>) {
-    poll_fn(|cx| turn(&store, &port, cx)).await
+    let mut role = Role::new(store, port);
+    poll_fn(|cx| role.turn(cx)).await
 }
 
-/// Moves what there is, both ways, up to a turn's worth.
-fn turn(store: &Store, port: &Port<StoreProtocol>, cx: &mut Context<'_>) -> Poll<()> {
-    // Both are asked before it sleeps, so that both know whom to wake.
-    if let Poll::Ready(done) = store.writer.poll_done(cx) {
-        for (ticket, answer) in done {
-            port.answer(ticket, answer);
-        }
-        cx.waker().wake_by_ref();
-    }
-    for _ in 0..PARCELS_PER_TURN {
-        let Poll::Ready(incoming) = port.poll_incoming(cx) else {
-            return Poll::Pending;
-        };
-        take(store, port, incoming);
-    }
-    cx.waker().wake_by_ref();
-    Poll::Pending
+/// The running role.
+struct Role {
+    database: Database,
+    log: Log<Ticket>,
+    port: Port<StoreProtocol>,
+    started: Instant,
+    deadline: Deadline,
+    /// Durable requests that are unanswered, for their cancels.
+    asked: HashMap<Ticket, OpKey>,
+    declarations: Declarations,
+    health: Health,
+    on_health: OnHealth,
 }
 
-fn take(store: &Store, port: &Port<StoreProtocol>, incoming: Incoming<StoreProtocol>) {
-    match incoming {
-        Incoming::Ask { ticket, ask: StoreAsk::Log(_) } => {
-            let failure = Failure::Unavailable("durable queues are not served yet".into());
-            port.answer(ticket, StoreAnswer::Log(Box::new(Answer::Failed(failure))));
+/// What is asked about declarations.
+#[derive(Default)]
+struct Declarations {
+    /// Who is answered by a job.
+    jobs: HashMap<u64, Ticket>,
+    last_job: u64,
+    /// Shards that wait for all of theirs.
+    waiting: Vec<Ticket>,
+    loading: bool,
+}
+
+impl Role {
+    fn new(store: Store, port: Port<StoreProtocol>) -> Self {
+        let Store { seed, config, on_health } = store;
+        let database = seed.start();
+        let recheck_us = database.is_shared().then(|| {
+            let most_us = micros(config.recheck_max).max(1000);
+            (micros(RECHECK_MIN).min(most_us), most_us)
+        });
+        let mut log = Log::new(LogConfig {
+            cache_bytes: config.cache_bytes,
+            commits_max: database.commits_in_parallel(),
+            ops_max: config.requests_max,
+            patience_us: micros(config.patience),
+            recheck_us,
+            answer_bytes_max: config.answer_bytes_max,
+            seed: config.seed,
+        });
+        log.retain_every(micros(config.retention_interval), 0);
+        let health = database.health();
+        on_health(health == Health::Connected);
+        Self {
+            database,
+            log,
+            port,
+            started: Instant::now(),
+            deadline: Deadline::new(),
+            asked: HashMap::new(),
+            declarations: Declarations::default(),
+            health,
+            on_health,
         }
-        Incoming::Ask { ticket, ask } => {
-            if let Err(ticket) = store.writer.submit(ticket, ask) {
-                let reason = "too many declarations wait for the store";
-                port.answer(ticket, StoreAnswer::Unavailable(reason.into()));
+    }
+
+    /// Moves what there is, every way, up to a turn's worth.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Everything is asked before it sleeps, so that all know whom to wake.
+        let mut more = false;
+        if let Poll::Ready(outcomes) = self.database.poll_done(cx) {
+            more = true;
+            for (job, outcome) in outcomes {
+                self.done(job, outcome);
             }
         }
-        Incoming::Cancel { .. } => {}
-        Incoming::Tell { tell, .. } => match tell {},
-        Incoming::Orphan { .. } => unreachable!("the store asks nobody"),
+        self.look_at_health();
+        let mut parcels = 0;
+        while parcels < PARCELS_PER_TURN
+            && let Poll::Ready(incoming) = self.port.poll_incoming(cx)
+        {
+            self.take(incoming);
+            parcels += 1;
+        }
+        more |= parcels == PARCELS_PER_TURN;
+        self.log.turn(self.now_us());
+        for (job, work) in self.log.take_work() {
+            self.database.start(job, Job::Log(work));
+        }
+        for (ticket, answer) in self.log.take_answers() {
+            self.asked.remove(&ticket);
+            self.port.answer(ticket, StoreAnswer::Log(Box::new(answer)));
+        }
+        for (partition, error) in self.log.take_damaged() {
+            tracing::error!(%partition, %error, "a segment cannot be read; its messages are passed over");
+        }
+        self.deadline.set(self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us)));
+        more |= self.deadline.poll(cx).is_ready();
+        if more {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
+
+    fn now_us(&self) -> u64 {
+        micros(self.started.elapsed())
+    }
+
+    fn take(&mut self, incoming: Incoming<StoreProtocol>) {
+        match incoming {
+            Incoming::Ask { ticket, ask } => match ask {
+                StoreAsk::Log(request) => {
+                    let key = self.log.submit(ticket, *request, self.now_us());
+                    self.asked.insert(ticket, key);
+                }
+                StoreAsk::Declare(declaration) => self.ask_about_declarations(ticket, Job::Declare(declaration)),
+                StoreAsk::Remove(key) => self.ask_about_declarations(ticket, Job::Remove(key)),
+                StoreAsk::Declarations => {
+                    self.declarations.waiting.push(ticket);
+                    self.load_declarations();
+                }
+            },
+            // A declaration may be in a commit already: it is answered like any other.
+            Incoming::Cancel { ticket } => {
+                if let Some(&key) = self.asked.get(&ticket) {
+                    self.log.cancel(key, self.now_us());
+                }
+            }
+            Incoming::Tell { tell, .. } => match tell {},
+            Incoming::Orphan { .. } => unreachable!("the store asks nobody"),
+        }
+    }
+
+    fn done(&mut self, job: u64, outcome: Result<JobDone, StoreFailure>) {
+        if job < DECLARATION_JOBS {
+            let outcome = outcome.map(|done| match done {
+                JobDone::Log(done) => *done,
+                other => panic!("a job of the log was answered with {other:?}"),
+            });
+            self.log.done(job, outcome, self.now_us());
+            return;
+        }
+        match outcome {
+            Ok(JobDone::Declarations(all)) => self.declarations_loaded(&all),
+            Ok(JobDone::Declared { updated_at_ms }) => self.answer_job(job, StoreAnswer::Done { updated_at_ms }),
+            Ok(JobDone::Removed { declared }) => self.answer_job(job, StoreAnswer::Removed { declared }),
+            Ok(JobDone::Log(_)) => panic!("a job about declarations was answered for the log"),
+            Err(failure) if self.declarations.jobs.contains_key(&job) => {
+                tracing::error!("a declaration was not kept: {failure}");
+                self.answer_job(job, StoreAnswer::Unavailable(failure.to_string().into()));
+            }
+            // Tried again when the database is back.
+            Err(_) => self.declarations.loading = false,
+        }
+    }
+
+    fn ask_about_declarations(&mut self, ticket: Ticket, job: Job) {
+        self.declarations.last_job += 1;
+        let number = DECLARATION_JOBS + self.declarations.last_job;
+        self.declarations.jobs.insert(number, ticket);
+        self.database.start(number, job);
+    }
+
+    fn answer_job(&mut self, job: u64, answer: StoreAnswer) {
+        let ticket = self.declarations.jobs.remove(&job).expect("a job that somebody waits for");
+        self.port.answer(ticket, answer);
+    }
+
+    fn load_declarations(&mut self) {
+        if self.health == Health::Connected && !self.declarations.waiting.is_empty() && !self.declarations.loading {
+            self.declarations.loading = true;
+            self.declarations.last_job += 1;
+            self.database.start(DECLARATION_JOBS + self.declarations.last_job, Job::Declarations);
+        }
+    }
+
+    /// Answers every shard with its slice.
+    fn declarations_loaded(&mut self, all: &[Declaration]) {
+        self.declarations.loading = false;
+        // The port has a place for every data shard and one for the store.
+        let shards = self.port.shards() - 1;
+        for ticket in std::mem::take(&mut self.declarations.waiting) {
+            let owned = |declared: &&Declaration| {
+                slice::owner(slice::slice(&declared.tenant, &declared.queue), shards) == ticket.from
+            };
+            let declarations = all.iter().filter(owned).cloned().collect();
+            self.port.answer(ticket, StoreAnswer::Declarations(declarations));
+        }
+    }
+
+    fn look_at_health(&mut self) {
+        let health = self.database.health();
+        if health == self.health {
+            return;
+        }
+        match (&self.health, &health) {
+            (Health::Connected, Health::Disconnected(why)) => tracing::error!("the database is away: {why}"),
+            (Health::Disconnected(_), Health::Connected) => tracing::info!("the database is back"),
+            _ => {}
+        }
+        let connected = health == Health::Connected;
+        self.health = health;
+        (self.on_health)(connected);
+        if connected {
+            self.log.store_is_back(self.now_us());
+            self.load_declarations();
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -16,12 +16,10 @@ mod retain;
 pub(crate) mod threads;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk};
-use rusqlite::{Connection, ErrorCode, Transaction, params};
-
-use crate::backend::Backend;
+use queen_fabric::protocol::store::Declaration;
+use rusqlite::{Connection, ErrorCode};
 
 /// The file's name in the data directory.
 pub const DATABASE_FILE: &str = "queen.db";
@@ -140,34 +138,6 @@ impl Sqlite {
         let declarations = declarations::load(&connection).map_err(failed)?;
         Ok((Self { path, connection }, declarations))
     }
-
-    /// Applies all of `asks` or none, as declared at `now_ms` since the Unix epoch.
-    fn apply_all(&mut self, asks: &[StoreAsk], now_ms: u64) -> rusqlite::Result<Vec<StoreAnswer>> {
-        let transaction = self.connection.transaction()?;
-        let answers = asks.iter().map(|ask| apply(&transaction, ask, now_ms)).collect::<rusqlite::Result<_>>()?;
-        transaction.commit()?;
-        Ok(answers)
-    }
-}
-
-impl Backend for Sqlite {
-    fn apply(&mut self, asks: &[StoreAsk]) -> Result<Vec<StoreAnswer>, String> {
-        // A transaction that is dropped rolls back; so does SQLite itself where a commit fails.
-        self.apply_all(asks, unix_ms()).map_err(|error| error.to_string())
-    }
-
-    fn close(self) {
-        // The last connection to close writes the WAL back and removes it.
-        if let Err((_, error)) = self.connection.close() {
-            tracing::warn!("the database was not closed cleanly: {error}; the next start repairs it");
-        }
-    }
-}
-
-/// The time that declarations are kept under; 0 with a clock set before 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).expect("the year is below 500 million")
 }
 
 /// Application id, version and number of tables.
@@ -199,43 +169,39 @@ fn migrate(connection: &mut Connection, version: u32) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn apply(transaction: &Transaction<'_>, ask: &StoreAsk, now_ms: u64) -> rusqlite::Result<StoreAnswer> {
-    match ask {
-        StoreAsk::Declare(declared) => {
-            transaction
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO ephemeral_queue (tenant, queue, options, updated_at_ms)
-                     VALUES (?1, ?2, ?3, ?4)",
-                )?
-                .execute(params![declared.tenant, declared.queue, declared.options_json, now_ms.cast_signed(),])?;
-            Ok(StoreAnswer::Done { updated_at_ms: now_ms })
-        }
-        StoreAsk::Remove(key) => {
-            let (tenant, queue) = &**key;
-            let removed = transaction
-                .prepare_cached("DELETE FROM ephemeral_queue WHERE tenant = ?1 AND queue = ?2")?
-                .execute(params![tenant, queue])?;
-            Ok(StoreAnswer::Removed { declared: removed > 0 })
-        }
-        StoreAsk::Log(_) => unreachable!("the role serves durable requests"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::{Job, JobDone};
     use std::fs;
 
     fn declaration(queue: &str, options: &str) -> Declaration {
         Declaration { tenant: [7; 16], queue: queue.into(), options_json: options.into(), updated_at_ms: 0 }
     }
 
-    fn declare(queue: &str, options: &str) -> StoreAsk {
-        StoreAsk::Declare(Box::new(declaration(queue, options)))
+    fn declare(queue: &str, options: &str) -> Job {
+        Job::Declare(Box::new(declaration(queue, options)))
     }
 
-    fn remove(queue: &str) -> StoreAsk {
-        StoreAsk::Remove(Box::new(([7; 16], queue.into())))
+    fn remove(queue: &str) -> Job {
+        Job::Remove(Box::new(([7; 16], queue.into())))
+    }
+
+    /// Applies all or none.
+    fn apply_at(sqlite: &mut Sqlite, jobs: &[Job], now_us: i64) -> rusqlite::Result<Vec<JobDone>> {
+        let transaction = sqlite.connection.transaction()?;
+        let apply = |job: &Job| match job {
+            Job::Declare(declared) => declarations::declare(&transaction, declared, now_us),
+            Job::Remove(key) => declarations::remove(&transaction, key),
+            Job::Log(_) | Job::Declarations => unreachable!("these tests do not"),
+        };
+        let done = jobs.iter().map(apply).collect::<rusqlite::Result<_>>()?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    fn apply(sqlite: &mut Sqlite, jobs: &[Job]) -> rusqlite::Result<Vec<JobDone>> {
+        apply_at(sqlite, jobs, 0)
     }
 
     /// Queue and options of everything in `dir`, in the order of the names.
@@ -257,8 +223,8 @@ mod tests {
         let options = "{ \"maxLength\": 10 }";
         let (mut sqlite, declarations) = Sqlite::open(dir.path()).unwrap();
         assert!(declarations.is_empty());
-        sqlite.apply_all(&[declare("näme", options)], 1_700_000_000_000).unwrap();
-        sqlite.close();
+        apply_at(&mut sqlite, &[declare("näme", options)], 1_700_000_000_000_000).unwrap();
+        drop(sqlite);
         let (_, declarations) = Sqlite::open(dir.path()).unwrap();
         let [declared] = &declarations[..] else {
             panic!("one declaration, not {}", declarations.len());
@@ -273,7 +239,7 @@ mod tests {
     fn a_commit_survives_a_process_that_never_closed() {
         let dir = tempfile::tempdir().unwrap();
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
-        sqlite.apply(&[declare("q", "{}")]).unwrap();
+        apply(&mut sqlite, &[declare("q", "{}")]).unwrap();
         // The files as they lie on the disk while the connection is open: what a kill leaves.
         let left = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(dir.path()).unwrap() {
@@ -288,7 +254,7 @@ mod tests {
     fn a_later_declaration_replaces_the_whole_of_the_earlier() {
         let dir = tempfile::tempdir().unwrap();
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
-        sqlite.apply(&[declare("q", "{\"ttlSeconds\":1}"), declare("q", "{}")]).unwrap();
+        apply(&mut sqlite, &[declare("q", "{\"ttlSeconds\":1}"), declare("q", "{}")]).unwrap();
         assert_eq!(held(dir.path()), [pair("q", "{}")]);
     }
 
@@ -297,9 +263,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
         let asks = [declare("q", "{}"), remove("q"), remove("q")];
-        let answers = sqlite.apply(&asks).unwrap();
-        assert!(matches!(answers[1], StoreAnswer::Removed { declared: true }));
-        assert!(matches!(answers[2], StoreAnswer::Removed { declared: false }));
+        let answers = apply(&mut sqlite, &asks).unwrap();
+        assert!(matches!(answers[1], JobDone::Removed { declared: true }));
+        assert!(matches!(answers[2], JobDone::Removed { declared: false }));
         assert!(held(dir.path()).is_empty());
     }
 
@@ -309,8 +275,8 @@ mod tests {
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
         let mut other = declaration("q", "{}");
         other.tenant = [8; 16];
-        let asks = [declare("q", "{}"), StoreAsk::Declare(Box::new(other)), remove("q")];
-        sqlite.apply(&asks).unwrap();
+        let asks = [declare("q", "{}"), Job::Declare(Box::new(other)), remove("q")];
+        apply(&mut sqlite, &asks).unwrap();
         let (_, declarations) = Sqlite::open(dir.path()).unwrap();
         assert_eq!(declarations.len(), 1);
         assert_eq!(declarations[0].tenant, [8; 16]);
@@ -326,11 +292,11 @@ mod tests {
         };
         limit(&sqlite, pages);
         let large = "x".repeat(100_000);
-        let why = sqlite.apply(&[declare("small", "{}"), declare("large", &large)]).unwrap_err();
-        assert!(why.contains("full"), "{why}");
+        let why = apply(&mut sqlite, &[declare("small", "{}"), declare("large", &large)]).unwrap_err();
+        assert!(why.to_string().contains("full"), "{why}");
         assert!(held(dir.path()).is_empty());
         limit(&sqlite, 1000);
-        sqlite.apply(&[declare("large", &large)]).unwrap();
+        apply(&mut sqlite, &[declare("large", &large)]).unwrap();
         assert_eq!(held(dir.path()), [pair("large", &large)]);
     }
 
@@ -339,7 +305,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
         sqlite.connection.pragma_update(None, "query_only", true).unwrap();
-        assert!(sqlite.apply(&[declare("q", "{}")]).is_err());
+        assert!(apply(&mut sqlite, &[declare("q", "{}")]).is_err());
         assert!(held(dir.path()).is_empty());
     }
 
@@ -357,8 +323,8 @@ mod tests {
     fn a_file_with_a_damaged_page_is_not_served_from() {
         let dir = tempfile::tempdir().unwrap();
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
-        sqlite.apply(&[declare("q", "{}")]).unwrap();
-        sqlite.close();
+        apply(&mut sqlite, &[declare("q", "{}")]).unwrap();
+        drop(sqlite);
         let path = dir.path().join(DATABASE_FILE);
         let mut bytes = fs::read(&path).unwrap();
         // The first page stays: the schema reads well, the table's page does not.

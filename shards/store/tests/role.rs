@@ -7,7 +7,7 @@ use std::time::Duration;
 use queen_fabric::port::{MeshOptions, Port, mesh};
 use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol};
 use queen_fabric::rt::{Executor, spawn_local};
-use queen_store::{Store, run};
+use queen_store::{DatabaseConfig, Store, StoreConfig, run};
 
 const ASKER: usize = 0;
 const STORE: u16 = 1;
@@ -17,7 +17,7 @@ fn beside_the_store<F: Future<Output = ()> + 'static>(
     dir: &Path,
     ask: impl FnOnce(Port<StoreProtocol>) -> F + Send + 'static,
 ) -> Vec<Declaration> {
-    let (store, declarations) = Store::open(dir).unwrap();
+    let (store, declarations) = Store::open(config(), dir, Box::new(|connected| assert!(connected))).unwrap();
     let mut seeds = mesh::<StoreProtocol>(2, MeshOptions::default());
     let store_seed = seeds.pop().unwrap();
     let asker_seed = seeds.remove(ASKER);
@@ -35,7 +35,20 @@ fn beside_the_store<F: Future<Output = ()> + 'static>(
         role.cancel().await;
     });
     executor.unwrap().join().unwrap();
-    declarations
+    declarations.expect("a file is always there")
+}
+
+fn config() -> StoreConfig {
+    StoreConfig {
+        database: DatabaseConfig::Sqlite,
+        cache_bytes: 1 << 20,
+        requests_max: 1000,
+        patience: Duration::from_secs(10),
+        answer_bytes_max: 1 << 20,
+        recheck_max: Duration::from_secs(1),
+        retention_interval: Duration::from_secs(60),
+        seed: 1,
+    }
 }
 
 fn declare(number: u64) -> StoreAsk {
@@ -58,7 +71,7 @@ fn what_was_asked_at_once_is_answered_each_and_there_after_a_restart() {
         }
         let key = Box::new(([0; 16], "queue-7".to_owned()));
         let removed = port.ask(STORE, StoreAsk::Remove(key)).ok().unwrap().await;
-        assert_eq!(removed.answer, StoreAnswer::Removed { declared: true });
+        assert!(matches!(removed.answer, StoreAnswer::Removed { declared: true }));
     });
     assert!(held.is_empty());
 

@@ -34,6 +34,9 @@ pub enum StoreAsk {
     Declare(Box<Declaration>),
     /// Forget the declaration of this tenant's queue. Answered by [`StoreAnswer::Removed`].
     Remove(Box<([u8; 16], String)>),
+    /// All declarations of queues that the asking shard owns, which is answered once the database can be reached:
+    /// [`StoreAnswer::Declarations`].
+    Declarations,
     /// Serve a durable request. Answered by [`StoreAnswer::Log`]; one that waits may be cancelled.
     Log(Box<Request>),
 }
@@ -51,6 +54,8 @@ pub enum StoreAnswer {
         /// Whether there was one.
         declared: bool,
     },
+    /// Declarations.
+    Declarations(Vec<Declaration>),
     /// The answer to a durable request.
     Log(Box<Answer>),
     /// The store can't do it now. Nothing was changed, or, if it failed while committing, that is not known.

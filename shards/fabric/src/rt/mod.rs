@@ -26,7 +26,7 @@ mod timers;
 pub use deadline::{Deadline, sleep, sleep_until};
 pub use executor::{Executor, ExecutorError, JoinHandle, Task, spawn_local};
 pub use local::{put_off, yield_now};
-pub use net::{TcpListener, TcpStream};
+pub use net::{TcpListener, TcpStream, UnixStream};
 pub use notify::Notify;
 pub use poll_set::PollSet;
 pub use port::{ReservedPort, reserve_port};

@@ -1,15 +1,19 @@
-//! Sockets: a TCP listener per shard and the streams it accepts.
+//! Sockets: a TCP listener per shard and the streams it accepts, TCP and unix-domain streams to others.
 
 use std::{
     io::{self, IoSlice},
     net::{Shutdown, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use rustix::{
     io::Errno,
-    net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, ipproto, sockopt},
+    net::{
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt,
+    },
 };
 
 use super::{local, source::Source};
@@ -183,6 +187,22 @@ impl TcpStream {
         Ok(sockopt::set_tcp_nodelay(self.as_fd(), nodelay)?)
     }
 
+    /// Has the kernel look after a peer that says nothing for `idle`, and give it up after some more of that.
+    ///
+    /// # Errors
+    ///
+    /// Of `setsockopt`.
+    pub fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        const PROBES: u32 = 3;
+        sockopt::set_socket_keepalive(self.as_fd(), true)?;
+        sockopt::set_tcp_keepidle(self.as_fd(), idle)?;
+        sockopt::set_tcp_keepintvl(self.as_fd(), idle)?;
+        sockopt::set_tcp_keepcnt(self.as_fd(), PROBES)?;
+        // Bytes that are sent and not acknowledged stop the probes: they are given up after the same time.
+        let patience_ms = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX).saturating_mul(PROBES + 1);
+        Ok(sockopt::set_tcp_user_timeout(self.as_fd(), patience_ms)?)
+    }
+
     /// Ends one or both directions, now.
     ///
     /// # Errors
@@ -220,5 +240,49 @@ impl Drop for TcpStream {
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A connection to a unix-domain socket. Closed on drop.
+pub struct UnixStream(Source);
+
+impl UnixStream {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Of `socket` or `connect`; `EAGAIN` when too many wait to be accepted there.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Self(Source::new(socket)?))
+    }
+
+    /// As [`TcpStream::poll_read`].
+    ///
+    /// # Errors
+    ///
+    /// Of `recv`.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let wanted = buffer.len();
+        self.0.poll_read(cx, wanted, |fd| Ok(rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?.0))
+    }
+
+    /// As [`TcpStream::poll_write`].
+    ///
+    /// # Errors
+    ///
+    /// Of `send`.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, |fd| rustix::net::send(fd, bytes, SEND))
+    }
+}
+
+impl Drop for UnixStream {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0.held() {
+            let _told_or_gone = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
     }
 }

@@ -198,7 +198,7 @@ fn write_one(transaction: &mut Transaction<'_>, job: &Job, now_us: i64) -> rusql
 }
 
 fn log(done: Done) -> JobDone {
-    JobDone::Log(done)
+    JobDone::Log(Box::new(done))
 }
 
 /// Whether it is the disk that fails, rather than what was asked.
