@@ -142,3 +142,43 @@ fn append_result(body: &mut Vec<u8>, acked: &Acked) {
         key(body, "conflated").number(conflated);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use queen_log::request::{AckRefusal, AckTaken};
+
+    use super::*;
+
+    #[test]
+    fn each_ack_has_its_result() {
+        let plan = AckPlan { form: Form::Batch, ids: b"\"a\"\"b\"".to_vec(), ends: vec![3, 6] };
+        let acked = [
+            Acked { result: Ok(AckTaken { noop: false, dead: true, conflated: Some(2) }), lease_released: true },
+            Acked { result: Err(AckRefusal::Lease), lease_released: false },
+        ];
+        let mut body = Vec::new();
+        plan.render(&mut body, |index, body| append_result(body, &acked[index]));
+        assert_eq!(
+            String::from_utf8(body).expect("text"),
+            r#"[{"index":0,"transactionId":"a","success":true,"error":null,"leaseReleased":true,"dlq":true,"noop":false,"conflated":2},{"index":1,"transactionId":"b","success":false,"error":"invalid or expired lease","leaseReleased":false,"dlq":false,"noop":false}]"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_id_is_none_and_an_empty_lease_names_none() {
+        let ack = |partition: &'static str, lease: Option<&'static str>| {
+            owned(durable::Ack {
+                partition_id: Some(partition.into()),
+                lease_id: lease.map(Into::into),
+                error: Some("a\0b".into()),
+                ..durable::Ack::default()
+            })
+        };
+        let id = "018f3a5b-7c00-7abc-8def-0123456789ab";
+        let read = ack(id, Some(id));
+        assert_eq!((read.partition, read.lease), (Uuid::parse(id), Some(Uuid::parse(id))));
+        assert_eq!(read.error.as_deref(), Some("a\u{fffd}b"));
+        assert_eq!((ack("no", Some("no")).partition, ack("no", Some("no")).lease), (None, Some(None)));
+        assert_eq!((ack(id, None).lease, ack(id, Some("")).lease), (None, None));
+    }
+}

@@ -115,3 +115,48 @@ impl ChangedPlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENANT: TenantId = queen_log::id::Uuid([7; 16]);
+
+    #[test]
+    fn a_cursor_is_read_by_the_queue_that_gave_it_alone() {
+        let text = cursor(TENANT, "q", 1_000);
+        assert_eq!(number_of(&text, TENANT, "q"), Some(1_000));
+        assert_eq!(number_of(&text, TENANT, "r"), None);
+        assert_eq!(number_of(&text, TenantId::default(), "q"), None);
+        let padded = text.replace('-', "-0");
+        for foreign in ["", "1000", "-1000", "x-1000", &padded] {
+            assert_eq!(number_of(foreign, TENANT, "q"), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_full_page_names_the_next_one() {
+        let place = |limit| Place { queue: "q".into(), limit, bad_cursor: false };
+        let row = |number| ChangedRow {
+            name: "p".into(),
+            id: queen_log::id::Uuid([0x11; 16]),
+            number,
+            next: 3,
+            log_start: 1,
+            stamp_us: 0,
+        };
+        let plan = ChangedPlan { tenant: TENANT, places: Vec::new() };
+        let mut body = b"{".to_vec();
+        plan.append_page(&mut body, &place(1), &[row(4)]);
+        assert_eq!(
+            String::from_utf8(body).expect("text"),
+            format!(
+                r#"{{"partitions":[{{"name":"p","id":"11111111-1111-1111-1111-111111111111","lastOffset":2,"logStart":1,"lastWriteAt":"1970-01-01T00:00:00.000000Z"}}],"next":"{}""#,
+                cursor(TENANT, "q", 4)
+            )
+        );
+        let mut body = b"{".to_vec();
+        plan.append_page(&mut body, &place(2), &[row(4)]);
+        assert!(body.ends_with(b"],\"next\":null"));
+    }
+}

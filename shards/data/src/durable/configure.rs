@@ -149,3 +149,47 @@ fn append_options(body: &mut Vec<u8>, row: &QueueRow) {
         key(body, name).boolean(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use queen_log::options::QueueOptions;
+
+    use super::*;
+
+    #[test]
+    fn every_option_reaches_its_place() {
+        let body = br#"{"queue":"q","mode":"replace","namespace":"n","options":{"task":null,"leaseTime":1,
+            "retryLimit":2,"delayedProcessing":3,"windowBuffer":4,"minPopWaitTime":5,"dedupWindowSeconds":6,
+            "retentionSeconds":7,"completedRetentionSeconds":8,"maxWaitTimeSeconds":9,"priority":10,"ttl":11,
+            "maxSize":12,"retryDelay":13,"retentionSinkHoldMaxSeconds":14,"deadLetterQueue":false,
+            "dlqAfterMaxRetries":false,"encryptionEnabled":true,"retentionEnabled":true,"retentionSinkHold":true}}"#;
+        let patch = patch(parse_configure(body, 8).expect("a configuration"));
+        assert!(patch.replace);
+        let (options, namespace, task) = patch.apply(&QueueOptions::default(), "old", "old");
+        assert_eq!((&*namespace, &*task), ("n", ""));
+        assert_eq!(
+            options,
+            QueueOptions {
+                lease_s: 1,
+                retry_limit: 2,
+                delayed_s: 3,
+                window_buffer_s: 4,
+                min_pop_wait_ms: 5,
+                dedup_window_s: 6,
+                retention_s: 7,
+                completed_retention_s: 8,
+                max_wait_s: 9,
+                priority: 10,
+                ttl_s: 11,
+                max_size: 12,
+                retry_delay_ms: 13,
+                retention_sink_hold_max_s: 14,
+                dead_letter_queue: false,
+                dlq_after_max_retries: false,
+                encryption_enabled: true,
+                retention_enabled: true,
+                retention_sink_hold: true,
+            }
+        );
+    }
+}

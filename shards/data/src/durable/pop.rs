@@ -191,3 +191,74 @@ fn minted() -> Uuid {
     let random = RandomState::new();
     Uuid::v7(ms, u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use queen_log::{record::Record, request::Run};
+
+    use super::{
+        super::render::tests::{run, slice},
+        *,
+    };
+
+    fn plan() -> PopPlan {
+        PopPlan { queue: Some("q".into()), group: "g".into(), conflates: false, autopilot: None }
+    }
+
+    fn claimed(count: usize) -> Run {
+        run(vec![slice(0, 0, &vec![Record { payload: b"1", ..Record::default() }; count])])
+    }
+
+    fn rendered(plan: &PopPlan, popped: &Popped, conflates: bool) -> (u64, String) {
+        let mut body = Vec::new();
+        let count = plan.render(popped, conflates, &mut body);
+        (count, String::from_utf8(body).expect("text"))
+    }
+
+    #[test]
+    fn an_answer_names_its_first_partition_and_counts_them_all() {
+        let popped = Popped { lease: Some(Uuid([0x33; 16])), runs: vec![claimed(2), claimed(1)], ..Popped::default() };
+        let (count, text) = rendered(&plan(), &popped, false);
+        assert_eq!(count, 3);
+        let lease = "33333333-3333-3333-3333-333333333333";
+        let head = format!(
+            r#"{{"success":true,"queue":"q","partition":"p\"","partitionId":"11111111-1111-1111-1111-111111111111","leaseId":"{lease}","consumerGroup":"g","messages":[{{"#
+        );
+        assert!(text.starts_with(&head), "{text}");
+        assert!(text.ends_with(r#"}],"partitionsClaimed":2}"#), "{text}");
+        assert_eq!(text.matches(lease).count(), 4, "at the top and in every message");
+    }
+
+    #[test]
+    fn auto_ack_has_the_empty_lease_and_discovery_the_empty_queue() {
+        let plan = PopPlan { queue: None, autopilot: Some((8, 100)), ..plan() };
+        let (_, text) = rendered(&plan, &Popped { runs: vec![claimed(1)], ..Popped::default() }, false);
+        assert!(text.contains(r#""queue":"""#) && text.matches(r#""leaseId":"""#).count() == 2, "{text}");
+        assert!(text.ends_with(r#","autopilot":{"partitions":8,"batch":100,"waitMs":100}}"#), "{text}");
+    }
+
+    #[test]
+    fn a_conflating_group_is_told_of_nothing_in_a_body() {
+        let popped = Popped { conflation: Conflation::Conflict, ..Popped::default() };
+        let (count, text) = rendered(&plan(), &popped, true);
+        assert_eq!(count, 0);
+        let (head, rest) = text.split_once(r#""leaseId":""#).expect("a lease");
+        let (lease, rest) = rest.split_at(36);
+        assert_eq!(head, r#"{"success":true,"queue":"q","partition":"","partitionId":"","#);
+        assert!(Uuid::parse(lease).and_then(Uuid::v7_ms).is_some(), "{lease}");
+        assert_eq!(
+            rest,
+            r#"","consumerGroup":"g","messages":[],"partitionsClaimed":0,"conflation":true,"conflationConflict":true}"#
+        );
+    }
+
+    #[test]
+    fn a_refusal_has_the_form_of_a_pop() {
+        let reply = refused("namespace or task is required");
+        assert_eq!(reply.status, 400);
+        assert_eq!(
+            String::from_utf8(reply.body).expect("text"),
+            r#"{"success":false,"error":"namespace or task is required","code":"bad_request","messages":[]}"#
+        );
+    }
+}

@@ -202,3 +202,76 @@ impl PushPlan {
         queued
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(body: &str) -> (PushRequest, PushPlan) {
+        let items = parse_push(body.as_bytes(), 8).expect("a push");
+        plan(TenantId::default(), body.as_bytes(), &items)
+    }
+
+    fn payloads(part: &PushPart) -> Vec<&str> {
+        (0..part.records.len())
+            .map(|index| std::str::from_utf8(part.records.get(index).payload).expect("JSON"))
+            .collect()
+    }
+
+    #[test]
+    fn items_go_to_their_partitions_in_the_order_of_first_appearance() {
+        let (request, _) = planned(
+            r#"{"items":[{"queue":"b","payload":1},{"queue":"a","payload": [ 2 ] ,"transactionId":"t"},
+            {"queue":"b","partition":"p","payload":3},{"queue":"b","payload":4}]}"#,
+        );
+        let parts: Vec<_> = request.parts.iter().map(|part| (&*part.queue, &*part.partition, payloads(part))).collect();
+        assert_eq!(parts, [("b", "Default", vec!["1", "4"]), ("a", "Default", vec!["[ 2 ]"]), ("b", "p", vec!["3"])]);
+        assert_eq!(request.parts[1].records.get(0).id, Some(&b"t"[..]));
+        assert_eq!(request.parts[0].records.get(0).id, None);
+    }
+
+    #[test]
+    fn many_partitions_are_told_apart_as_few_are() {
+        // Each twice, and round about the number at which names are not compared any more.
+        for count in [1, 7, 8, 9, 10, 300] {
+            let item = |n: usize| format!(r#"{{"queue":"q{}","partition":"p{n}","payload":{n}}}"#, n % 3);
+            let items: Vec<String> = (0..count).chain((0..count).rev()).map(item).collect();
+            let (request, plan) = planned(&format!(r#"{{"items":[{}]}}"#, items.join(",")));
+            assert_eq!(request.parts.len(), count);
+            for (n, part) in request.parts.iter().enumerate() {
+                assert_eq!(payloads(part), [n.to_string(), n.to_string()]);
+            }
+            let places: Vec<usize> = plan.items.iter().map(|item| item.part as usize).collect();
+            assert_eq!(places, (0..count).chain((0..count).rev()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let (_, plan) = planned(
+            r#"{"items":[{"queue":"b","payload":1},{"queue":"a\"","payload":2,"transactionId":""},
+            {"queue":"b","payload":3,"transactionId":"t"}]}"#,
+        );
+        let part = |number, messages| PushedPart { number, messages };
+        let parts = [
+            part(
+                7,
+                vec![
+                    Pushed::Queued { offset: 5, stamp_us: 1_000_000 },
+                    Pushed::Duplicate { offset: 2, stamp_us: 2_000 },
+                ],
+            ),
+            part(8, vec![Pushed::Queued { offset: 0, stamp_us: 3_000 }]),
+        ];
+        let mut body = Vec::new();
+        assert_eq!(plan.render(&parts, &mut body), 2);
+        let ids = [message_id(7, 5, 1_000_000), message_id(8, 0, 3_000), message_id(7, 2, 2_000)];
+        assert_eq!(
+            String::from_utf8(body).expect("JSON"),
+            format!(
+                r#"[{{"index":0,"message_id":"{0}","transaction_id":"{0}","queueName":"b","status":"queued","offset":5}},{{"index":1,"message_id":"{1}","transaction_id":"","queueName":"a\"","status":"queued","offset":0}},{{"index":2,"message_id":"{2}","transaction_id":"t","queueName":"b","status":"duplicate","offset":2}}]"#,
+                ids[0], ids[1], ids[2]
+            )
+        );
+    }
+}

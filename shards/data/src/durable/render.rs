@@ -192,3 +192,101 @@ pub(super) fn append_records(out: &mut Vec<u8>, number: u64, slices: &[Slice]) {
         out.extend_from_slice(b"\"}");
     });
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use queen_log::{record::Records, segment::Segment};
+
+    use super::*;
+
+    /// A slice of all of these records, which begin at this offset.
+    pub(in super::super) fn slice(base: u64, stamp_us: i64, records: &[Record<'_>]) -> Slice {
+        let mut encoded = Records::default();
+        for record in records {
+            encoded.push(record);
+        }
+        let segment = Segment { base, stamp_us, bytes: encoded.bytes.into(), ends: encoded.ends.into() };
+        let to = segment.next();
+        Slice { segment: Arc::new(segment), from: base, to }
+    }
+
+    pub(in super::super) fn run(slices: Vec<Slice>) -> Run {
+        Run {
+            queue: "q".into(),
+            partition: "p\"".into(),
+            partition_id: Uuid([0x11; 16]),
+            number: 3,
+            attempt: 2,
+            slices,
+        }
+    }
+
+    fn rendered(run: &Run) -> String {
+        let mut out = b"[".to_vec();
+        append_run(&mut out, run, b"L", b"\"g\"");
+        out.push(b']');
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_message_has_every_member_and_its_payload_byte_for_byte() {
+        let payload = b"{\"b\" : 1.50,\t\"a\":[ \"\\ud800\" ]\n}";
+        let given = Record { id: Some(b"t\""), sub: Some(b"me"), payload, ..Record::default() };
+        let given = Record { trace: Some(Uuid([0x22; 16])), ..given };
+        let plain = Record { payload: b"null", ..Record::default() };
+        let id = message_id(3, 9, 1_500_000);
+        let same = r#""partitionId":"11111111-1111-1111-1111-111111111111","partition":"p\"","leaseId":"L","consumerGroup":"g","deliveryAttempt":2"#;
+        assert_eq!(
+            rendered(&run(vec![slice(8, 1_500_000, &[given, plain])])),
+            format!(
+                r#"[{{"id":"{}","transactionId":"t\"","traceId":"22222222-2222-2222-2222-222222222222","data":{},"producerSub":"me","createdAt":"1970-01-01T00:00:01.500000Z",{same},"offset":8}},{{"id":"{id}","transactionId":"{id}","traceId":null,"data":null,"producerSub":null,"createdAt":"1970-01-01T00:00:01.500000Z",{same},"offset":9}}]"#,
+                message_id(3, 8, 1_500_000),
+                std::str::from_utf8(payload).expect("text"),
+            )
+        );
+    }
+
+    #[test]
+    fn bytes_come_in_base64_tombstones_as_null_and_marks_not_at_all() {
+        let bytes = Record { content: Content::Bytes, payload: b"\xfb\xff", ..Record::default() };
+        let tombstone = Record { content: Content::Null, key: Some(b"k"), ..Record::default() };
+        let mark = Record { control: true, payload: b"x", ..Record::default() };
+        let mut out = b"[".to_vec();
+        append_records(&mut out, 3, &[slice(0, 0, &[bytes, mark, tombstone])]);
+        let ids = [message_id(3, 0, 0), message_id(3, 2, 0)];
+        assert_eq!(
+            String::from_utf8(out).expect("text"),
+            format!(
+                r#"[{{"offset":0,"transactionId":"{}","payload":"+/8=","ts":"1970-01-01T00:00:00.000000Z"}},{{"offset":2,"transactionId":"{}","payload":null,"ts":"1970-01-01T00:00:00.000000Z"}}"#,
+                ids[0], ids[1]
+            )
+        );
+    }
+
+    #[test]
+    fn a_slice_is_a_part_of_its_segment() {
+        let one = Record { payload: b"1", ..Record::default() };
+        let whole = slice(4, 0, &[one; 5]);
+        let part = Slice { from: 6, to: 8, ..whole };
+        let text = rendered(&run(vec![part]));
+        assert_eq!(text.matches("\"offset\":").count(), 2);
+        assert!(text.contains("\"offset\":6}") && text.contains("\"offset\":7}"), "{text}");
+    }
+
+    #[test]
+    fn members_are_parted_by_commas() {
+        let mut out = b"{".to_vec();
+        key(&mut out, "a").signed(-5);
+        key(&mut out, "b").boolean(true);
+        key(&mut out, "c").time_ms(None);
+        key(&mut out, "d").time_us(Some(0));
+        key(&mut out, "e").raw(b"{");
+        key(&mut out, "f").text("x\n");
+        assert_eq!(
+            String::from_utf8(out).expect("text"),
+            r#"{"a":-5,"b":true,"c":null,"d":"1970-01-01T00:00:00.000000Z","e":{"f":"x\n""#
+        );
+    }
+}

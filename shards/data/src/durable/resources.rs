@@ -293,3 +293,88 @@ fn append_lags(body: &mut Vec<u8>, rows: &[PartitionLag]) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use queen_log::{id::Uuid, options::QueueOptions};
+
+    use super::*;
+
+    fn queue(name: &str, namespace: &str, task: &str, counts: Counts) -> QueueStats {
+        let row = QueueRow {
+            id: Uuid([0x11; 16]),
+            tenant: Uuid::default(),
+            name: name.into(),
+            namespace: namespace.into(),
+            task: task.into(),
+            created_us: 1_500_999,
+            options: QueueOptions::default(),
+        };
+        QueueStats { row, partitions: 2, retained_bytes: 9, segments: 3, counts }
+    }
+
+    fn text(append: impl FnOnce(&mut Vec<u8>)) -> String {
+        String::from_utf8(object(append)).expect("text")
+    }
+
+    const COUNTS: Counts = Counts { total: 10, pending: 4, processing: 2, dead: 1 };
+
+    #[test]
+    fn the_list_of_queues_can_leave_counting_out() {
+        let queues = [queue("q", "n", "t", COUNTS)];
+        let identity = r#""id":"11111111-1111-1111-1111-111111111111","name":"q","namespace":"n","task":"t","createdAt":"1970-01-01T00:00:01.500Z""#;
+        let row = format!(
+            r#"{identity},"partitions":2,"retainedBytes":9,"messages":{{"total":10,"pending":4,"processing":2}}"#
+        );
+        let behind = r#"}],"kvRows":0,"kvBytes":0,"timerRows":0,"timerBytes":0}"#;
+        assert_eq!(
+            text(|body| append_queues(body, &queues, false)),
+            format!(r#"{{"queues":[{{{row},"segments":{{"segments":3,"messages":10}}{behind}"#)
+        );
+        assert_eq!(text(|body| append_queues(body, &queues, true)), format!(r#"{{"queues":[{{{row}{behind}"#));
+    }
+
+    #[test]
+    fn queues_of_one_namespace_are_counted_together() {
+        let queues = [queue("a", "n", "", COUNTS), queue("b", "m", "", COUNTS), queue("c", "n", "", COUNTS)];
+        assert_eq!(
+            text(|body| append_folded(body, &queues, ["namespaces", "namespace"], |row| &row.namespace)),
+            r#"{"namespaces":[{"namespace":"m","queues":1,"partitions":2,"messages":{"total":10,"pending":4}},{"namespace":"n","queues":2,"partitions":4,"messages":{"total":20,"pending":8}}]}"#
+        );
+    }
+
+    #[test]
+    fn the_overview_sums_everything() {
+        let queues = [queue("a", "n", "t", COUNTS), queue("b", "n", "", COUNTS)];
+        let text = text(|body| append_overview(body, &queues));
+        let expected = r#"{"queues":2,"partitions":4,"namespaces":1,"tasks":1,"messages":{"total":20,"pending":8,"processing":4,"completed":10,"failed":null,"deadLetter":2},"lag":{"time":{"avg":0,"#;
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_conflating_group_has_one_message_per_partition_before_it() {
+        let depth = |conflation| Depth { pending: vec![("p".into(), 3), ("q".into(), 4)], conflation };
+        let text = |conflation| text(|body| append_depth(body, "q", Some("g"), &depth(conflation)));
+        let partitions = r#""partitions":[{"partition":"p","pending":3},{"partition":"q","pending":4}]}"#;
+        assert_eq!(
+            text(false),
+            format!(
+                r#"{{"queue":"q","group":"g","pending":7,"partitionsPending":2,"conflation":false,"effectivePending":7,{partitions}"#
+            )
+        );
+        assert!(text(true).contains(r#""conflation":true,"effectivePending":2"#), "{}", text(true));
+    }
+
+    #[test]
+    fn a_partition_that_is_caught_up_has_no_lag() {
+        let lag = |lag_us| PartitionLag {
+            queue: "q".into(),
+            partition: "p".into(),
+            id: Uuid([0x11; 16]),
+            counts: COUNTS,
+            lag_us,
+        };
+        let text = text(|body| append_lags(body, &[lag(Some(2_900_000)), lag(None)]));
+        assert!(text.contains(r#""lagSeconds":2}"#) && text.contains(r#""lagSeconds":null}"#), "{text}");
+    }
+}

@@ -21,7 +21,7 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
         node.boot_epoch,
         node.boot.elapsed().as_secs(),
         sum(|shard| shard.connections),
-        sum(|shard| shard.engine.parked),
+        sum(|shard| shard.engine.parked + shard.counters.durable_parked),
         sum(|shard| shard.engine.inboxes),
         sum(|shard| shard.engine.queues),
         sum(|shard| shard.engine.messages),
