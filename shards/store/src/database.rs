@@ -16,7 +16,8 @@ use queen_log::store::{Done, StoreFailure, Work};
 
 use crate::{
     StoreError,
-    sqlite::{Sqlite, threads::Threads},
+    postgres::{self, Postgres, PostgresConfig},
+    sqlite::{DATABASE_FILE, Sqlite, threads::Threads},
 };
 
 /// Which database, and how it is reached.
@@ -24,6 +25,8 @@ use crate::{
 pub enum DatabaseConfig {
     /// The file in the data directory.
     Sqlite,
+    /// A server.
+    Postgres(Box<PostgresConfig>),
 }
 
 /// A piece of work.
@@ -73,7 +76,13 @@ pub enum Health {
 
 /// A database that is open, on its way to the executor that uses it.
 #[derive(Debug)]
-pub struct DatabaseSeed(Kind);
+pub struct DatabaseSeed(SeedKind);
+
+#[derive(Debug)]
+enum SeedKind {
+    Sqlite(Threads),
+    Postgres(Box<postgres::Seed>),
+}
 
 /// What [`DatabaseSeed::open`] gives.
 #[derive(Debug)]
@@ -94,8 +103,13 @@ impl DatabaseSeed {
         match config {
             DatabaseConfig::Sqlite => {
                 let (file, declarations) = Sqlite::open(dir)?;
-                let seed = Self(Kind::Sqlite(Threads::start(file)?));
+                let seed = Self(SeedKind::Sqlite(Threads::start(file)?));
                 Ok(Opened { seed, declarations: Some(declarations) })
+            }
+            DatabaseConfig::Postgres(config) => {
+                let in_file = if dir.join(DATABASE_FILE).exists() { Sqlite::open(dir)?.1 } else { Vec::new() };
+                let (seed, declarations) = postgres::Seed::open(config, in_file)?;
+                Ok(Opened { seed: Self(SeedKind::Postgres(Box::new(seed))), declarations })
             }
         }
     }
@@ -104,17 +118,19 @@ impl DatabaseSeed {
     #[must_use]
     pub fn start(self) -> Database {
         match self.0 {
-            Kind::Sqlite(sqlite) => Database(Kind::Sqlite(sqlite)),
+            SeedKind::Sqlite(threads) => Database(Kind::Sqlite(threads)),
+            SeedKind::Postgres(seed) => Database(Kind::Postgres(Postgres::start(*seed))),
         }
     }
 }
 
-/// A database at work. Dropped, it finishes what was started, closes, and waits for that.
+/// A database at work. Dropped, SQLite finishes what was started, closes, and waits for that; with PostgreSQL, what was
+/// started ends with the executor at the latest.
 pub struct Database(Kind);
 
-#[derive(Debug)]
 enum Kind {
     Sqlite(Threads),
+    Postgres(Postgres),
 }
 
 impl fmt::Debug for Database {
@@ -129,6 +145,7 @@ impl Database {
     pub fn commits_in_parallel(&self) -> usize {
         match &self.0 {
             Kind::Sqlite(_) => 1,
+            Kind::Postgres(postgres) => postgres.commits_in_parallel(),
         }
     }
 
@@ -137,6 +154,7 @@ impl Database {
     pub fn is_shared(&self) -> bool {
         match &self.0 {
             Kind::Sqlite(_) => false,
+            Kind::Postgres(_) => true,
         }
     }
 
@@ -144,7 +162,8 @@ impl Database {
     /// many wait is for the caller to bound.
     pub fn start(&self, job: u64, work: Job) {
         match &self.0 {
-            Kind::Sqlite(sqlite) => sqlite.start_job(job, work),
+            Kind::Sqlite(threads) => threads.start_job(job, work),
+            Kind::Postgres(postgres) => postgres.start_job(job, work),
         }
     }
 
@@ -152,7 +171,8 @@ impl Database {
     /// [health](Self::health) changes: look at that too whenever woken.
     pub fn poll_done(&self, cx: &mut Context<'_>) -> Poll<Vec<Outcome>> {
         match &self.0 {
-            Kind::Sqlite(sqlite) => sqlite.outcomes().poll(cx),
+            Kind::Sqlite(threads) => threads.outcomes().poll(cx),
+            Kind::Postgres(postgres) => postgres.outcomes().poll(cx),
         }
     }
 
@@ -160,7 +180,8 @@ impl Database {
     #[must_use]
     pub fn health(&self) -> Health {
         match &self.0 {
-            Kind::Sqlite(sqlite) => sqlite.outcomes().health(),
+            Kind::Sqlite(threads) => threads.outcomes().health(),
+            Kind::Postgres(postgres) => postgres.outcomes().health(),
         }
     }
 }

@@ -6,13 +6,19 @@
 //! blocks. Open the store from a thread that is not pinned, since threads inherit their creator's cores.
 
 mod database;
+mod error;
 mod options_text;
 mod outcomes;
+mod postgres;
 mod random;
 mod retention;
 mod role;
 mod sqlite;
 
 pub use database::{Database, DatabaseConfig, DatabaseSeed, Health, Job, JobDone, Opened, Outcome};
+pub use error::StoreError;
+pub use postgres::{
+    PostgresConfig, PostgresConfigError, PostgresOptions, PostgresServer, SslMode, TlsError, UnknownSslMode,
+};
 pub use role::{OnHealth, Store, StoreConfig, run};
-pub use sqlite::{DATABASE_FILE, StoreError};
+pub use sqlite::DATABASE_FILE;

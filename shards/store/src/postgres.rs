@@ -29,7 +29,6 @@ mod values;
 
 use std::{
     cell::{Cell, RefCell},
-    path::Path,
     rc::{Rc, Weak},
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -245,9 +244,6 @@ impl Server {
     }
 
     fn is_away(&self, reason: Box<str>) {
-        if self.outcomes.health() == Health::Connected {
-            tracing::error!("PostgreSQL cannot be used, which is tried again: {reason}");
-        }
         self.outcomes.set_health(Health::Disconnected(reason));
     }
 
@@ -263,8 +259,12 @@ impl Server {
         let session = Session::open(&self.config, &self.tls, Purpose::Change).await?;
         schema::prepare(&session, self.config.apply_schema).await.map_err(|trouble| match trouble {
             SchemaTrouble::Server(trouble) => trouble.to_string().into(),
-            SchemaTrouble::Newer(version) => format!("a newer broker made its schema, version {version}").into_boxed_str(),
-            SchemaTrouble::Older(version) => format!("its schema is of version {version} and may not be changed").into(),
+            SchemaTrouble::Newer(version) => {
+                format!("a newer broker made its schema, version {version}").into_boxed_str()
+            }
+            SchemaTrouble::Older(version) => {
+                format!("its schema is of version {version} and may not be changed").into()
+            }
         })?;
         declarations::take_over(&session, &self.taken_over).await.map_err(|trouble| trouble.to_string())?;
         self.changer.session.replace(Some(session));
@@ -299,9 +299,6 @@ async fn look(server: Weak<Server>) {
     while let Some(server) = server.upgrade() {
         match server.probe().await {
             Ok(()) => {
-                if server.outcomes.health() != Health::Connected {
-                    tracing::info!("PostgreSQL at {} can be used", server.config);
-                }
                 server.outcomes.set_health(Health::Connected);
                 server.looking.set(false);
                 server.waiting.take().into_iter().for_each(Waker::wake);

@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use queen_fabric::protocol::store::Declaration;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
+
+use crate::StoreError;
 
 /// The file's name in the data directory.
 pub const DATABASE_FILE: &str = "queen.db";
@@ -47,66 +49,6 @@ const MIGRATIONS: &[&str] = &[
 /// The version that this broker writes.
 const VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Why the store cannot open.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The file cannot be opened, read or written.
-    #[error("{path:?} cannot be used: {source}: check its permissions and the room on its disk")]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's reason.
-        source: rusqlite::Error,
-    },
-    /// The file's contents are not what was written.
-    #[error("{path:?} is damaged ({source}): restore a copy, or move it away to start without the declarations in it")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's reason.
-        source: rusqlite::Error,
-    },
-    /// The file is another program's.
-    #[error("{path:?} is the database of another program: name another QUEEN_DATA_DIR")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A newer broker wrote the file.
-    #[error(
-        "{path:?} has version {version}, this broker knows {known}: start the newer broker again, or restore an older copy",
-        known = VERSION
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: u32,
-    },
-    /// There is no thread for the writer.
-    #[error("the store's thread does not start: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
-impl StoreError {
-    /// Whether another configuration would help, rather than a repair.
-    #[must_use]
-    pub fn is_configuration(&self) -> bool {
-        match self {
-            Self::Foreign { .. } | Self::Newer { .. } => true,
-            Self::Unusable { .. } | Self::Damaged { .. } | Self::Thread(_) => false,
-        }
-    }
-
-    fn of(path: &Path, source: rusqlite::Error) -> Self {
-        let path = path.to_owned();
-        match source.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { path, source },
-            _ => Self::Unusable { path, source },
-        }
-    }
-}
-
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
@@ -131,7 +73,7 @@ impl Sqlite {
             return Err(StoreError::Foreign { path });
         }
         if version > VERSION {
-            return Err(StoreError::Newer { path, version });
+            return Err(StoreError::Newer { path, version, known: VERSION });
         }
         configure(&connection).map_err(failed)?;
         migrate(&mut connection, version).map_err(failed)?;

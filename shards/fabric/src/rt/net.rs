@@ -12,7 +12,8 @@ use std::{
 use rustix::{
     io::Errno,
     net::{
-        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt,
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, ipproto,
+        sockopt,
     },
 };
 

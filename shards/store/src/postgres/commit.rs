@@ -156,9 +156,8 @@ impl<'a> Columns<'a> {
         columns.add(cursors, |cursor| cursor.run_end.cast_signed());
         columns.add(cursors, |cursor| cursor.lease.map(|lease| Id(lease.id)));
         columns.add(cursors, |cursor| cursor.lease.map(|lease| lease.floor_us));
-        columns.add(cursors, |cursor| {
-            cursor.lease.and_then(|lease| (lease.for_us != KEEP_LEASE).then_some(lease.for_us))
-        });
+        columns
+            .add(cursors, |cursor| cursor.lease.and_then(|lease| (lease.for_us != KEEP_LEASE).then_some(lease.for_us)));
         columns.add(cursors, |cursor| cursor.retries);
         columns.add(cursors, |cursor| cursor.consumed.cast_signed());
         columns.add(dead, |(_, letter)| Id(letter.id));

@@ -10,7 +10,6 @@ use crate::retention::SETTLE_US;
 /// Segments that one statement removes: some tenths of a second.
 const SEGMENTS: i64 = 5_000;
 
-
 const SEGMENTS_OF_DROPPED: Sql = Sql {
     text: "WITH gone AS (
                DELETE FROM queen.segment WHERE (partition_id, base) IN (

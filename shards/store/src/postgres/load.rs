@@ -82,11 +82,7 @@ const CURSORS_OF: Sql = Sql {
     types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8],
 };
 const CURSOR: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        cursor_columns!(),
-        " FROM queen.cursor c WHERE c.partition_id = $1 AND c.group_name = $2"
-    ),
+    text: concat!("SELECT ", cursor_columns!(), " FROM queen.cursor c WHERE c.partition_id = $1 AND c.group_name = $2"),
     types: &[Type::UUID, Type::TEXT],
 };
 /// What a segment takes is known without reading it. The first is given whatever it takes.
@@ -121,7 +117,8 @@ const OFFSET_AT: Sql = Sql {
 /// than this. Connections that only read are left out; where the server does not tell when statements began, none is
 /// older than its timeout.
 pub(super) const SAFE: Sql = Sql {
-    text: "SELECT (extract(epoch FROM least(now(), min(coalesce(a.xact_start, now() - interval '31 s')))) * 1000000)::int8
+    text:
+        "SELECT (extract(epoch FROM least(now(), min(coalesce(a.xact_start, now() - interval '31 s')))) * 1000000)::int8
         FROM pg_stat_activity a
         WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
         AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)
@@ -177,15 +174,13 @@ pub(super) async fn load(session: &Session, load: &Load) -> Result<Loaded, Troub
             })
         }
         Load::Partitions { queue, after, limit } => {
-            let rows =
-                session.query(&PARTITIONS, &[&Id(*queue), &after.cast_signed(), &i64::from(*limit)]).await?;
+            let rows = session.query(&PARTITIONS, &[&Id(*queue), &after.cast_signed(), &i64::from(*limit)]).await?;
             Loaded::Partitions(rows.iter().map(|row| values::partition(row, 0)).collect::<Result<_, _>>()?)
         }
         Load::CursorsOf { queue, group, after, limit } => {
             let parameters = (Id(*queue), &**group, after.cast_signed(), i64::from(*limit));
-            let rows = session
-                .query(&CURSORS_OF, &[&parameters.0, &parameters.1, &parameters.2, &parameters.3])
-                .await?;
+            let rows =
+                session.query(&CURSORS_OF, &[&parameters.0, &parameters.1, &parameters.2, &parameters.3]).await?;
             Loaded::Cursors(
                 rows.iter().map(|row| Ok((count(row, 9)?, values::cursor(row, 0)?))).collect::<Result<_, Trouble>>()?,
             )

@@ -197,8 +197,7 @@ impl Session {
             Host::Tcp(host) => (Socket::Tcp(dial(host, port).await.map_err(failed)?), host.clone()),
         };
         let connector = Connector { config: Arc::clone(tls), host };
-        let (client, connection) =
-            server.connect_raw(socket, connector).await.map_err(|error| text_of(&error))?;
+        let (client, connection) = server.connect_raw(socket, connector).await.map_err(|error| text_of(&error))?;
         // It moves the bytes until the client is dropped; what goes wrong there shows in what the client is asked.
         rt::spawn_local(async move {
             if let Err(error) = connection.await {

@@ -17,8 +17,9 @@ use std::{
 use queen_log::store::{Done, StoreFailure, Work};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-use super::{Sqlite, StoreError, admin, clock::Clock, commit, create, declarations, load, read};
+use super::{Sqlite, admin, clock::Clock, commit, create, declarations, load, read};
 use crate::{
+    StoreError,
     database::{Health, Job, JobDone, Outcome},
     outcomes::Outcomes,
 };

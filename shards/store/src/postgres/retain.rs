@@ -1,0 +1,97 @@
+//! A step of retention; the rules stand in [`crate::retention`].
+
+use queen_log::store::{AdminDone, Retain};
+use tokio_postgres::types::Type;
+
+use super::{
+    session::{Session, Sql, Trouble},
+    values::{Id, count, get, id},
+};
+use crate::retention::SETTLE_US;
+
+/// Removes what an earlier step has let go of; the newest segment of a partition is left. Gives how many went.
+const REMOVE: Sql = Sql {
+    text: "WITH gone AS (
+            DELETE FROM queen.segment WHERE (partition_id, base) IN (
+                SELECT s.partition_id, s.base FROM queen.partition p JOIN queen.segment s ON s.partition_id = p.id
+                WHERE p.queue_id = $1 AND p.removable_start > p.removed_start
+                AND p.removable_us <= (extract(epoch FROM now()) * 1000000)::int8
+                AND s.next <= p.removable_start
+                AND s.base < (SELECT n.base FROM queen.segment n WHERE n.partition_id = p.id ORDER BY n.base DESC LIMIT 1)
+                LIMIT $2)
+            RETURNING 1)
+        SELECT count(*) FROM gone",
+    types: &[Type::UUID, Type::INT8],
+};
+/// When all of them went: makes the newest segments empty where all of them is gone, and says so.
+const REMOVED: Sql = Sql {
+    text: "WITH settled AS MATERIALIZED (
+            SELECT p.id, p.removable_start FROM queen.partition p
+            WHERE p.queue_id = $1 AND p.removable_start > p.removed_start
+            AND p.removable_us <= (extract(epoch FROM now()) * 1000000)::int8 ORDER BY p.id FOR UPDATE),
+        emptied AS (
+            UPDATE queen.segment s SET data = '' FROM settled p
+            WHERE s.partition_id = p.id AND s.next <= p.removable_start AND s.data <> '')
+        UPDATE queen.partition p SET removed_start = s.removable_start FROM settled s WHERE p.id = s.id",
+    types: &[Type::UUID],
+};
+/// The end of the last segment of the first `$4` kept ones that is old enough for `$2` (age), or for `$3` (consumed).
+/// A group without a cursor has consumed what is older than its start. Gives old and new starts.
+const MOVE: Sql = Sql {
+    text: "WITH now AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS us),
+        moves AS MATERIALIZED (
+            SELECT p.id, p.log_start, greatest(
+                (SELECT max(s.next) FROM (
+                    SELECT k.next, k.stamp_us FROM queen.segment k WHERE k.partition_id = p.id AND k.base >= p.log_start
+                    ORDER BY k.base LIMIT $4) s
+                 WHERE s.stamp_us <= now.us - $2),
+                (SELECT max(s.next) FROM (
+                    SELECT k.next, k.stamp_us FROM queen.segment k WHERE k.partition_id = p.id AND k.base >= p.log_start
+                    ORDER BY k.base LIMIT $4) s
+                 WHERE s.stamp_us <= now.us - $3 AND s.next <= (
+                    SELECT min(done) FROM (
+                        SELECT c.next AS done FROM queen.cursor c WHERE c.partition_id = p.id
+                        UNION ALL
+                        SELECT coalesce((SELECT e.next FROM queen.segment e WHERE e.partition_id = p.id
+                            AND e.stamp_us < g.from_us ORDER BY e.base DESC LIMIT 1), 0)
+                        FROM queen.queue_group g WHERE g.queue_id = p.queue_id AND NOT EXISTS (
+                            SELECT FROM queen.cursor c WHERE c.partition_id = p.id AND c.group_name = g.group_name)
+                    ) d))) AS start
+            FROM queen.partition p CROSS JOIN now WHERE p.queue_id = $1
+        ),
+        held AS MATERIALIZED (
+            SELECT p.id, m.log_start, m.start FROM (SELECT * FROM moves WHERE start > log_start LIMIT $4) m
+            JOIN queen.partition p ON p.id = m.id WHERE p.log_start = m.log_start ORDER BY p.id FOR UPDATE OF p)
+        UPDATE queen.partition p SET log_start = h.start FROM held h WHERE p.id = h.id
+        RETURNING p.id, h.log_start, h.start",
+    types: &[Type::UUID, Type::INT8, Type::INT8, Type::INT8],
+};
+/// What is below a start that was moved now, or had to wait for the one before it, can go in a while.
+const SETTLE: Sql = Sql {
+    text: "UPDATE queen.partition SET removable_start = log_start,
+            removable_us = (extract(epoch FROM clock_timestamp()) * 1000000)::int8 + $2
+        WHERE id IN (SELECT id FROM queen.partition
+            WHERE queue_id = $1 AND removable_start = removed_start AND log_start > removable_start
+            ORDER BY id FOR UPDATE)",
+    types: &[Type::UUID, Type::INT8],
+};
+
+/// Removes what an earlier step has let go of, then moves the starts of logs.
+pub(super) async fn retain(session: &Session, step: &Retain) -> Result<AdminDone, Trouble> {
+    let (queue, limit) = (Id(step.queue), i64::from(step.limit));
+    let rows = session.query(&REMOVE, &[&queue, &limit]).await?;
+    let removed: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
+    if removed < limit {
+        session.query(&REMOVED, &[&queue]).await?;
+    }
+    let moved = session.query(&MOVE, &[&queue, &step.age_us, &step.consumed_age_us, &limit]).await?;
+    session.query(&SETTLE, &[&queue, &SETTLE_US]).await?;
+    let (mut starts, mut messages) = (Vec::with_capacity(moved.len()), 0);
+    for row in &moved {
+        let (old, new) = (count(row, 1)?, count(row, 2)?);
+        messages += new - old;
+        starts.push((id(row, 0)?, new));
+    }
+    let more = removed >= limit || starts.len() as i64 >= limit;
+    Ok(AdminDone::Retained { starts, messages, more })
+}
