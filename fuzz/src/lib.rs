@@ -3,12 +3,14 @@
 //! The binaries under `fuzz_targets/` hand them to libFuzzer, `tests/bounded.rs` to a seeded
 //! mutator, so that every `cargo test` runs them for a few seconds.
 
+mod durable;
 mod exchange;
 mod http;
 mod json;
 mod message_id;
 mod push;
 
+pub use durable::{durable_bodies, durable_push_body, durable_query};
 pub use exchange::exchange_body;
 pub use http::http;
 pub use json::json;

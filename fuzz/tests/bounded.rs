@@ -189,3 +189,96 @@ fn an_id_is_written_as_it_was_read() {
         &[b":", b".", b"e:", b"0", b"1", b"+", b"-", b"F", b"18446744073709551616", b"4294967296", b"\xc3\xa9", b"\0"],
     );
 }
+
+#[test]
+fn a_durable_push_that_is_taken_is_the_one_that_serde_json_sees() {
+    let words = [
+        JSON_WORDS,
+        &[
+            &b"\"queue\":\"r\","[..],
+            b"\"partition\":null,",
+            b"\"partition\":\"\",",
+            b"\"transactionId\":\"t\",",
+            b"{\"queue\":\"q\",\"payload\":1},",
+            b"\"payload\":2,",
+            b"\"items\":[],",
+        ],
+    ]
+    .concat();
+    run(
+        queen_fuzz::durable_push_body,
+        &[
+            br#"{"items":[{"queue":"orders","payload":{"n":1.50},"partition":"p","transactionId":"t-1"}]}"#,
+            br#" { "items" : [ { "payload" : 1e999 , "queue" : "\u0071" } , { "queue":"a b/c:\u00e9","payload":null } ] } "#,
+            br#"{"x":[],"items":[]}"#,
+        ],
+        &words,
+    );
+}
+
+#[test]
+fn the_other_durable_bodies_mean_what_serde_json_sees() {
+    let words = [
+        JSON_WORDS,
+        &[
+            &b"\"queue\":\"q\","[..],
+            b"\"transactionId\":\"t\",",
+            b"\"acknowledgments\":[{}],",
+            b"\"consumerGroup\":\"g\",",
+            b"\"options\":{},",
+            b"\"leaseTime\":\"7\",",
+            b"\"seconds\":5,",
+            b"\"entries\":[],",
+            b"\"offset\":1,",
+            b"\"since\":\"2026-11-30\",",
+            b"\"limit\":0,",
+            b"18446744073709551615",
+        ],
+    ]
+    .concat();
+    run(
+        queen_fuzz::durable_bodies,
+        &[
+            br#"{"transactionId":"t","partitionId":"p","status":"failed","leaseId":"l","consumerGroup":"g","error":"e"}"#,
+            br#"{"acknowledgments":[{"transactionId":"a"},{"status":null,"error":"\ud83d\ude00"}],"consumerGroup":"g"}"#,
+            br#"{"seconds":120}"#,
+            br#"{"queue":"q","namespace":"n","options":{"leaseTime":5,"ttl":"12","deadLetterQueue":false,"task":null}}"#,
+            br#"{"queue":"q","mode":"replace","leaseTime":60,"minPopWaitTime":-5}"#,
+            br#"{"entries":[{"queue":"q","partition":7,"offset":0,"maxBytes":1}],"maxWaitMs":100,"minBytes":1}"#,
+            br#"{"entries":[{"queue":"q","since":"2026-11-30T02:47:04.278123Z","after":"c","limit":10}]}"#,
+        ],
+        &words,
+    );
+}
+
+#[test]
+fn a_durable_query_that_is_taken_is_in_its_ranges_and_times_are_written_as_read() {
+    run(
+        queen_fuzz::durable_query,
+        &[
+            b"batch=5&partitions=-1&wait=true&timeout=2000&consumerGroup=g+1&subscriptionMode=all&leaseSeconds=7",
+            b"subscriptionFrom=2026-11-30T02%3A47%3A04Z&conflation=true&autopilot=true&namespace=n&task=t",
+            b"2026-11-30T02:47:04.278123+02:00",
+            b"0000-01-01",
+            b"9999-12-31 23:59:60",
+        ],
+        &[
+            b"&",
+            b"=",
+            b"%",
+            b"+",
+            b"-",
+            b"true",
+            b"autoAck=true",
+            b"0",
+            b"9",
+            b"18446744073709551616",
+            b"T",
+            b":",
+            b".",
+            b"Z",
+            b"-23:59",
+            b"\xff",
+        ],
+    );
+}
