@@ -29,6 +29,7 @@ mod values;
 
 use std::{
     cell::{Cell, RefCell},
+    fmt,
     rc::{Rc, Weak},
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -71,7 +72,6 @@ const TRIES_MAX: u32 = 5;
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// What is needed to start.
-#[derive(Debug)]
 pub(crate) struct Seed {
     config: PostgresConfig,
     tls: Arc<ClientConfig>,
@@ -79,6 +79,12 @@ pub(crate) struct Seed {
     taken_over: Vec<Declaration>,
     /// Why the server could not be used at boot; none when it could.
     away: Option<Box<str>>,
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seed").field("config", &self.config).field("away", &self.away).finish_non_exhaustive()
+    }
 }
 
 impl Seed {

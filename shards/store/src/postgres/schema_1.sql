@@ -57,10 +57,11 @@ CREATE TABLE queen.segment (
     next int8 NOT NULL,
     stamp_us int8 NOT NULL,
     ahead_us int8 NOT NULL,
-    hashes bytea STORAGE EXTERNAL NOT NULL,
-    data bytea STORAGE EXTERNAL NOT NULL,
+    hashes bytea NOT NULL,
+    data bytea NOT NULL,
     PRIMARY KEY (partition_id, base)
 );
+ALTER TABLE queen.segment ALTER COLUMN hashes SET STORAGE EXTERNAL, ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX segment_stamp ON queen.segment (stamp_us);
 
 -- Only its key is indexed and its pages keep room, so that an update stays in its page.
@@ -96,9 +97,10 @@ CREATE TABLE queen.dead_letter (
     transaction_id bytea NOT NULL,
     error bytea NOT NULL,
     retries int8 NOT NULL,
-    record bytea STORAGE EXTERNAL NOT NULL,
+    record bytea NOT NULL,
     failed_us int8 NOT NULL
 );
+ALTER TABLE queen.dead_letter ALTER COLUMN record SET STORAGE EXTERNAL;
 CREATE INDEX dead_letter_of_partition ON queen.dead_letter (partition_id);
 
 -- One row for each connection that commits: its last batch and what that left out, by place, from 1.

@@ -1,0 +1,3 @@
+//! The suite, by what it asks.
+
+pub mod commit;
