@@ -38,7 +38,7 @@ pub struct Plan {
     pub parked: usize,
     /// Partitions that the messages of one push go to, one after the other; 1 is a push to one partition.
     pub across: usize,
-    /// Messages that are there before a `durable-pop` begins.
+    /// Messages that are there before a `durable-pop` or `durable-push` begins, evenly in all partitions.
     pub prefill: usize,
     /// Payloads.
     pub size: Size,

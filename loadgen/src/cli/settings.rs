@@ -89,10 +89,11 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "as_flag")]
     pub across: Option<NonZeroUsize>,
-    /// Messages that are there before durable-pop begins [default: 100000]
+    /// Messages that are there before durable-pop or durable-push begins, evenly in all partitions [default: 100000,
+    /// or none]
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "as_flag")]
-    pub prefill: Option<NonZeroUsize>,
+    pub prefill: Option<usize>,
     /// Payload: bytes, a range as 64-1024, or @FILE with a size a line [default: 256]
     #[arg(long, value_name = "BYTES")]
     #[serde(deserialize_with = "as_flag")]
@@ -216,7 +217,7 @@ impl Settings {
             groups: number(self.groups, 4),
             parked: number(self.parked, 1000),
             across: number(self.across, 1),
-            prefill: number(self.prefill, 100_000),
+            prefill: self.prefill.unwrap_or(if scenario == Scenario::DurablePop { 100_000 } else { 0 }),
             size: self.size.clone().unwrap_or(Size::Fixed(256)),
             incompressible: self.incompressible.map_or(0.5, |Share(share)| share),
             style: self.style.unwrap_or(Style::PushPop),

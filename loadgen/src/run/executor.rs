@@ -124,9 +124,9 @@ async fn begin(
             START_MAX.as_secs()
         )));
     }
-    let is_filled = |flow: &Flow| !matches!(flow.kind, FlowKind::Pop | FlowKind::Backlog) || flow.is_full();
+    let is_filled = |flow: &Flow| !(flow.kind == FlowKind::Pop || flow.is_prefilled()) || flow.is_full();
     let are_filled = || flows.iter().all(|flow| is_filled(flow));
-    let has_backlog = flows.iter().any(|flow| flow.kind == FlowKind::Backlog);
+    let has_backlog = flows.iter().any(|flow| flow.is_prefilled());
     let fill_max = if has_backlog { BACKLOG_MAX } else { FILL_MAX };
     let filled_in_time = wait_until(fill_max, || are_filled() || shared.is_finished()).await;
     // Bounded queues that take less than asked for are as full as they get.

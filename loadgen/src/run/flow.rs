@@ -1,6 +1,9 @@
 //! What a scenario consists of: flows of messages, and the connections that make and take them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use super::RunError;
 use crate::{
@@ -13,8 +16,10 @@ use crate::{
 /// Messages that are kept in a queue for the pops of the `pop` scenario, below what brokers allow by default.
 const FILL_LENGTH: u64 = 5_000;
 
-/// Connections that put a backlog there.
+/// Connections that put a backlog there, and the beginning of a log, which may have very many partitions, for each of
+/// which a producer has its own sequence.
 const BACKLOG_FILLERS: usize = 16;
+const LOG_FILLERS: usize = 2;
 
 /// One kind of messages through one set of queues.
 pub(super) struct Flow {
@@ -30,9 +35,9 @@ pub(super) struct Flow {
     /// Messages that were put into queues to be popped, less those that were popped.
     filled: AtomicU64,
     popped: AtomicU64,
-    /// Of `Backlog`: messages that were put there or are about to be.
+    /// Of what is put there beforehand: messages that were, or are about to be.
     claimed: AtomicU64,
-    /// Of `Backlog`: how many there are to be.
+    /// How many there are to be.
     prefill: u64,
     /// Of `Pipe`: one above the number of the last message that came, of each producer.
     arrived: Vec<AtomicU64>,
@@ -53,7 +58,7 @@ pub(super) enum FlowKind {
     FanOut,
     /// Each is pushed to a pop that waits for it alone.
     Parked,
-    /// They are pushed, and read back after the measured part.
+    /// They are pushed, to where some may be already, and all are read back after the measured part.
     Log,
     /// So many are put there, and then popped, which is what is measured.
     Backlog,
@@ -149,12 +154,18 @@ impl Flow {
         self.popped.fetch_add(messages, Ordering::Relaxed);
     }
 
-    /// Sets aside up to `count` of the messages that a backlog still wants, and says how many those are.
-    pub(super) fn claim(&self, count: u64) -> u64 {
+    /// Sets aside up to `count` of the messages that are still to be put there beforehand, and says which those are, by their
+    /// number among all of them.
+    pub(super) fn claim(&self, count: u64) -> Range<u64> {
         let before = self.claimed.fetch_add(count, Ordering::Relaxed);
         let claimed = self.prefill.saturating_sub(before).min(count);
         self.unclaim(count - claimed);
-        claimed
+        before..before + claimed
+    }
+
+    /// Whether so many messages are put there before the run begins, and none later.
+    pub(super) fn is_prefilled(&self) -> bool {
+        matches!(self.kind, FlowKind::Backlog | FlowKind::Log)
     }
 
     /// Gives back what was set aside and could not be put there.
@@ -187,7 +198,7 @@ impl Flow {
 
     /// Whether its queues hold as much as is put into them ahead of pops.
     pub(super) fn is_full(&self) -> bool {
-        if self.kind == FlowKind::Backlog {
+        if self.is_prefilled() {
             return self.filled.load(Ordering::Relaxed) >= self.prefill;
         }
         let there = self.filled.load(Ordering::Relaxed).saturating_sub(self.popped.load(Ordering::Relaxed));
@@ -237,7 +248,6 @@ pub(super) fn check(plan: &Plan) -> Result<(), RunError> {
         ("groups", plan.groups),
         ("parked", plan.parked),
         ("across", plan.across),
-        ("prefill", plan.prefill),
     ];
     if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
         return refuse(format!("{name} is 0: it begins at 1"));
@@ -354,7 +364,15 @@ fn add_flow(
         }
     }
     let producers = match kind {
-        FlowKind::Push | FlowKind::PushPop | FlowKind::Log => {
+        FlowKind::Log => {
+            (0..connections).for_each(|producer| add(producer, Job::Push { producer }));
+            let fillers = if plan.prefill > 0 { LOG_FILLERS } else { 0 };
+            (connections..connections + fillers).for_each(|producer| {
+                add(producer, Job::Fill { producer, queues: (0..queues).collect() });
+            });
+            connections + fillers
+        }
+        FlowKind::Push | FlowKind::PushPop => {
             (0..connections).for_each(|producer| add(producer, Job::Push { producer }));
             connections
         }
@@ -367,6 +385,7 @@ fn add_flow(
             (0..pushers).for_each(|producer| add(producer, Job::Push { producer }));
             pushers
         }
+        FlowKind::Backlog if plan.prefill == 0 => 0,
         FlowKind::Backlog => {
             (0..BACKLOG_FILLERS).for_each(|producer| {
                 add(producer, Job::Fill { producer, queues: (0..queues).collect() });

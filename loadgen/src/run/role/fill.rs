@@ -4,9 +4,10 @@
 //! again each time that the executor's timer or an answer wakes it. If pops are faster than one such connection on each
 //! executor, what is measured is the pushing: a pop then waits for it, which its latency shows.
 //!
-//! Of a backlog it puts a share there before the run begins, and is done.
+//! Where so many messages are to be there before the run begins, it takes its share of them, and is done. Those of a log
+//! go to as many partitions as a push has messages, so that all partitions are there soon.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{
     Loss, Role,
@@ -48,17 +49,30 @@ impl Filler {
         let flow = Arc::clone(&core.flows[flow]);
         let keys = flow.queues.len() * flow.partitions;
         let outgoing = Outgoing::new(producer, keys, sizes, core);
-        // Those who fill the same queues begin at different partitions.
-        Self { flow, seat, outgoing, queues, turns: producer, is_paused: false }
+        Self { flow, seat, outgoing, queues, turns: 0, is_paused: false }
     }
 
-    fn is_of_backlog(&self) -> bool {
-        self.flow.kind == FlowKind::Backlog
+    /// Puts messages there that were claimed, in a push of up to `most`: evenly to all queues and partitions, whoever
+    /// claims which.
+    fn put(&mut self, claimed: Range<u64>, most: usize, driver: &mut dyn Driver, out: &mut Vec<u8>, core: &mut Core) {
+        let flow = &*self.flow;
+        let count = (claimed.end - claimed.start) as usize;
+        let across = if flow.kind == FlowKind::Log { count.min(flow.partitions) } else { 1 };
+        let turn = claimed.start as usize / most;
+        let queue = self.queues[turn % self.queues.len()];
+        let partition = turn / self.queues.len() * across % flow.partitions;
+        let to = Place { queue: &flow.queues[queue], partition: flow.partition(partition) };
+        let order = Order { to, key: queue * flow.partitions + partition, count, due_ns: core.now_ns };
+        if across > 1 {
+            self.outgoing.push_across(flow, order, across, driver, out, core);
+        } else {
+            self.outgoing.push(flow, order, driver, out, core);
+        }
     }
 
     /// What was set aside for a push that failed is for somebody to push again.
     fn unclaim(&self, count: u64) {
-        if self.is_of_backlog() {
+        if self.flow.is_prefilled() {
             self.flow.unclaim(count);
         }
     }
@@ -89,7 +103,7 @@ impl Role for Filler {
 
     fn send(&mut self, driver: &mut dyn Driver, out: &mut Vec<u8>, core: &mut Core) {
         let flow = &*self.flow;
-        if std::mem::take(&mut self.is_paused) || (flow.is_full() && !self.is_of_backlog()) {
+        if std::mem::take(&mut self.is_paused) || (flow.is_full() && !flow.is_prefilled()) {
             core.poll_later(self.seat);
             return;
         }
@@ -97,8 +111,11 @@ impl Role for Filler {
             return;
         }
         let most = core.plan.batch.max(BATCH_MIN);
-        let count = if self.is_of_backlog() { flow.claim(most as u64) as usize } else { most };
-        if count == 0 {
+        if flow.is_prefilled() {
+            let claimed = flow.claim(most as u64);
+            if !claimed.is_empty() {
+                self.put(claimed, most, driver, out, core);
+            }
             return;
         }
         let queue = self.queues[self.turns % self.queues.len()];
@@ -106,7 +123,7 @@ impl Role for Filler {
         self.turns += 1;
         let to = Place { queue: &flow.queues[queue], partition: flow.partition(partition) };
         let key = queue * flow.partitions + partition;
-        let order = Order { to, key, count, due_ns: core.now_ns };
+        let order = Order { to, key, count: most, due_ns: core.now_ns };
         self.outgoing.push(flow, order, driver, out, core);
     }
 
