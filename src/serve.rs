@@ -27,7 +27,7 @@ use queen_fabric::{
     rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort},
     slice,
 };
-use queen_store::{DatabaseConfig, Store, StoreConfig, StoreError};
+use queen_store::{Store, StoreConfig, StoreError};
 
 use crate::{
     boot::{Exit, Ready},
@@ -305,14 +305,15 @@ fn engine_config(settings: &Settings, boot_epoch: u64) -> EngineConfig {
 }
 
 fn store_config(settings: &Settings) -> StoreConfig {
+    let storage = &settings.storage;
     StoreConfig {
-        database: DatabaseConfig::Sqlite,
-        cache_bytes: 256 << 20,
+        database: storage.config(),
+        cache_bytes: usize::try_from(storage.cache_bytes).unwrap_or(usize::MAX),
         requests_max: STORE_REQUESTS_MAX + usize::try_from(settings.ephemeral.max_parked).unwrap_or(usize::MAX),
         patience: STORE_PATIENCE,
         answer_bytes_max: DURABLE_ANSWER_BYTES_MAX,
-        recheck_max: Duration::from_secs(1),
-        retention_interval: Duration::from_secs(60),
+        recheck_max: Duration::from_millis(storage.pop_wait_max_interval_ms),
+        retention_interval: Duration::from_millis(storage.retention_interval_ms),
         seed: RandomState::new().hash_one("store"),
     }
 }

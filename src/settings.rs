@@ -6,6 +6,7 @@
 
 mod kind;
 mod render;
+mod storage;
 mod table;
 mod unknown;
 
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use queen_fabric::placement::CpuList;
 
 pub use render::{effective, help, markdown, non_default};
+pub use storage::Storage;
 pub use unknown::unknown_names;
 
 /// The settings in force, every value within its range and all of them agreeing.
@@ -29,6 +31,8 @@ pub struct Settings {
     pub cores: Cores,
     /// The data directory and how the process ends.
     pub process: Process,
+    /// Where durable queues are kept.
+    pub storage: Storage,
     /// Limits and defaults of ephemeral queues.
     pub ephemeral: Ephemeral,
     /// What is logged, and how.
@@ -197,6 +201,7 @@ impl Settings {
             http: Http::default(),
             cores: Cores::default(),
             process: Process::default(),
+            storage: Storage::default(),
             ephemeral: Ephemeral::default(),
             log: Log::default(),
         };
@@ -271,12 +276,19 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         "QUEEN_EPHEMERAL_RATE",
         ephemeral.rate,
     );
+    let storage = &settings.storage;
+    if let (Some(url), Some(_)) = (&storage.url, &storage.host) {
+        let right = "unset where PG_HOST is set: each of them names the PostgreSQL to use".to_owned();
+        let error = SettingError { name: "DATABASE_URL", value: url.to_string(), right };
+        found.push(Contradiction { error, other: "PG_HOST" });
+    }
     found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use queen_store::DatabaseConfig;
 
     fn read(vars: &[(&str, &str)]) -> Result<Settings, Vec<SettingError>> {
         Settings::from_env(|name| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| (*value).to_owned()))
@@ -298,6 +310,10 @@ mod tests {
         assert!(!settings.http.tenancy_header);
         assert_eq!(settings.process.data_dir, PathBuf::from("./queen-data"));
         assert_eq!(settings.process.shutdown_grace_ms, 10_000);
+        assert_eq!(settings.storage.port, 5432);
+        assert_eq!(settings.storage.pool_size, 16);
+        assert!(settings.storage.named_statements && settings.storage.apply_schema);
+        assert_eq!(settings.storage.cache_bytes, 268_435_456);
         assert_eq!(settings.ephemeral.max_bytes, 268_435_456);
         assert_eq!(settings.ephemeral.queue_max_length, 10_000);
         assert_eq!(settings.ephemeral.group_idle_s, 3600);
@@ -341,6 +357,36 @@ mod tests {
         for word in ["false", "0", "no", "off", "False", "NO"] {
             assert!(!read(&[("QUEEN_TENANCY_HEADER", word)]).unwrap().http.tenancy_header);
         }
+    }
+
+    #[test]
+    fn a_host_or_a_url_chooses_postgresql_and_both_are_refused() {
+        assert!(matches!(Settings::default().storage.config(), DatabaseConfig::Sqlite));
+        let shown = |vars| format!("{:?}", read(vars).unwrap().storage.config());
+        let parts = shown(&[("PG_HOST", "db"), ("PG_PORT", "6000"), ("PG_USER", "ann"), ("PG_PASSWORD", "s3cret")]);
+        assert!(parts.contains("db:6000/ann as ann"), "{parts}");
+        let url = "postgres://ann:s3cret@db/queues?sslmode=verify-full";
+        assert!(shown(&[("DATABASE_URL", url)]).contains("db:5432/queues as ann"));
+        assert_eq!(
+            errors(&[("DATABASE_URL", url), ("PG_HOST", "db")]),
+            [
+                "DATABASE_URL=\"(not shown)\": must be unset where PG_HOST is set: each of them names the PostgreSQL to use"
+            ]
+        );
+        assert!(errors(&[("PG_SSLMODE", "maybe")])[0].contains("verify-ca"));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let url = "postgres://ann:s3cret@db/queues";
+        for vars in [&[("DATABASE_URL", url)][..], &[("PG_HOST", "db"), ("PG_PASSWORD", "s3cret")]] {
+            let settings = read(vars).unwrap();
+            let shown = format!("{settings:?} {} {:?}", effective(&settings), non_default(&settings));
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert!(shown.contains("(not shown)"));
+        }
+        let said = errors(&[("DATABASE_URL", "postgres://ann:s3cret@db:port/queues")]);
+        assert!(!said[0].contains("s3cret") && said[0].contains("postgres://user:password@host"), "{said:?}");
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use queen_fabric::placement::CpuList;
+use queen_store::SslMode;
 use tracing_subscriber::EnvFilter;
 
+use super::storage::{self, Secret};
 use super::{LogLevel, Settings};
 
 /// A field of [`Settings`], to read and to write.
@@ -49,6 +51,14 @@ pub(super) enum Kind {
     Level(Field<LogLevel>),
     /// A filter in the form of `tracing-subscriber`.
     Filter(Field<Option<String>>),
+    /// Any text.
+    Text(Field<Option<String>>),
+    /// Any text, which is never shown.
+    Secret(Field<Option<Secret>>),
+    /// Where PostgreSQL is; with a password, so never shown.
+    PostgresUrl(Field<Option<Secret>>),
+    /// How a connection is encrypted.
+    Encryption(Field<SslMode>),
 }
 
 impl Kind {
@@ -66,7 +76,17 @@ impl Kind {
             Self::Cpus(_) => "a list of cores such as 0-3,6".into(),
             Self::Level(_) => "one of error, warn, info, debug, trace".into(),
             Self::Filter(_) => "a log filter such as info,queen_data=debug".into(),
+            Self::Text(_) | Self::Secret(_) => "text in UTF-8".into(),
+            Self::PostgresUrl(_) => {
+                "a PostgreSQL URL such as postgres://user:password@host:5432/database?sslmode=verify-full".into()
+            }
+            Self::Encryption(_) => "one of disable, prefer, require, verify-ca, verify-full".into(),
         }
+    }
+
+    /// Whether its value must not be shown.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self, Self::Secret(_) | Self::PostgresUrl(_))
     }
 
     /// Reads `text` into the field; `None`, with the field untouched, when it is not of this kind.
@@ -96,6 +116,13 @@ impl Kind {
                 EnvFilter::try_new(text).ok()?;
                 *(field.get_mut)(settings) = Some(text.to_owned());
             }
+            Self::Text(field) => *(field.get_mut)(settings) = Some(utf8(text)?.to_owned()),
+            Self::Secret(field) => *(field.get_mut)(settings) = Some(Secret::new(utf8(text)?)),
+            Self::PostgresUrl(field) => {
+                storage::check_url(utf8(text)?)?;
+                *(field.get_mut)(settings) = Some(Secret::new(text));
+            }
+            Self::Encryption(field) => *(field.get_mut)(settings) = text.parse().ok()?,
         }
         Some(())
     }
@@ -112,7 +139,9 @@ impl Kind {
             Self::Cpu(field) => (field.get)(settings).map(|cpu| cpu.to_string()),
             Self::Cpus(field) => (field.get)(settings).as_ref().map(ToString::to_string),
             Self::Level(field) => Some((field.get)(settings).to_string()),
-            Self::Filter(field) => (field.get)(settings).clone(),
+            Self::Filter(field) | Self::Text(field) => (field.get)(settings).clone(),
+            Self::Secret(field) | Self::PostgresUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
+            Self::Encryption(field) => Some((field.get)(settings).to_string()),
         }
     }
 }
@@ -132,10 +161,14 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A path that was not UTF-8 reaches here with replacement characters: refused, since it would
-/// name another directory.
+/// A path that is refused would name another directory.
 fn directory(text: &str) -> Option<PathBuf> {
-    (!text.contains(char::REPLACEMENT_CHARACTER)).then(|| PathBuf::from(text))
+    utf8(text).map(PathBuf::from)
+}
+
+/// Text that was not UTF-8 reaches here with replacement characters: refused.
+fn utf8(text: &str) -> Option<&str> {
+    (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text)
 }
 
 fn level(text: &str) -> Option<LogLevel> {

@@ -40,6 +40,7 @@ pub fn effective(settings: &Settings) -> String {
     let mut text = String::new();
     for row in TABLE {
         match row.kind.show(settings) {
+            Some(value) if row.kind.is_secret() => writeln!(text, "# {}: set {value}", row.name),
             Some(value) => writeln!(text, "{}={value}", row.name),
             None => writeln!(text, "# {}: {}", row.name, row.default_text()),
         }

@@ -1,6 +1,7 @@
 //! The table of all settings: one row each, in the order in which `--help` shows them.
 
 use super::kind::{Kind, field};
+use super::storage::Secret;
 use super::{SettingError, Settings};
 
 /// What holds when a setting is not set.
@@ -43,8 +44,11 @@ impl Setting {
             let Some(value) = lookup(name).filter(|value| !value.is_empty()) else {
                 continue;
             };
+            let shown = |value: &str| if self.kind.is_secret() { Secret::HIDDEN.to_owned() } else { value.to_owned() };
             if let Some((held_by, held)) = &first {
                 if *held != value {
+                    let held = shown(held);
+                    let value = shown(&value);
                     let right = format!("unset or the same as {held_by} ({held:?})");
                     return Err(SettingError { name, value, right });
                 }
@@ -52,6 +56,7 @@ impl Setting {
             }
             if self.kind.fill(settings, &value).is_none() {
                 let right = self.kind.right();
+                let value = shown(&value);
                 return Err(SettingError { name, value, right });
             }
             first = Some((name, value));
@@ -193,7 +198,7 @@ pub(super) const TABLE: &[Setting] = &[
         aliases: &[],
         unset: Unset::Value("./queen-data"),
         unit: "",
-        meaning: "Where declarations are kept; made when missing, locked by one process.",
+        meaning: "Where messages and declarations are kept, unless PostgreSQL is named; made when missing, locked by one process.",
         kind: Kind::Directory(field!(process.data_dir)),
     },
     integer!(
@@ -203,6 +208,118 @@ pub(super) const TABLE: &[Setting] = &[
         0..=3_600_000,
         process.shutdown_grace_ms,
         "How long a stop waits for requests in flight."
+    ),
+    Setting {
+        name: "DATABASE_URL",
+        aliases: &[],
+        unset: Unset::Derived("the file in the data directory"),
+        unit: "",
+        meaning: "The PostgreSQL that keeps messages and declarations; its `sslmode` and `sslrootcert` win over the settings below.",
+        kind: Kind::PostgresUrl(field!(storage.url)),
+    },
+    Setting {
+        name: "PG_HOST",
+        aliases: &[],
+        unset: Unset::Derived("the file in the data directory"),
+        unit: "",
+        meaning: "The same in parts: a name, an address, or the directory of a unix-domain socket.",
+        kind: Kind::Text(field!(storage.host)),
+    },
+    Setting {
+        name: "PG_PORT",
+        aliases: &[],
+        unset: Unset::Value("5432"),
+        unit: "",
+        meaning: "PostgreSQL's port.",
+        kind: Kind::Port(field!(storage.port)),
+    },
+    Setting {
+        name: "PG_USER",
+        aliases: &[],
+        unset: Unset::Derived("`postgres`"),
+        unit: "",
+        meaning: "Who to be there.",
+        kind: Kind::Text(field!(storage.user)),
+    },
+    Setting {
+        name: "PG_PASSWORD",
+        aliases: &[],
+        unset: Unset::Derived("none"),
+        unit: "",
+        meaning: "The password; never shown.",
+        kind: Kind::Secret(field!(storage.password)),
+    },
+    Setting {
+        name: "PG_DATABASE",
+        aliases: &[],
+        unset: Unset::Derived("named like the user"),
+        unit: "",
+        meaning: "The database; what the broker keeps there is in the schema `queen`.",
+        kind: Kind::Text(field!(storage.database)),
+    },
+    Setting {
+        name: "PG_SSLMODE",
+        aliases: &[],
+        unset: Unset::Value("prefer"),
+        unit: "",
+        meaning: "How connections are encrypted: disable, prefer, require, verify-ca or verify-full.",
+        kind: Kind::Encryption(field!(storage.ssl_mode)),
+    },
+    Setting {
+        name: "PG_SSLROOTCERT",
+        aliases: &[],
+        unset: Unset::Derived("the system's"),
+        unit: "",
+        meaning: "A file of PEM certificates to trust.",
+        kind: Kind::Text(field!(storage.ssl_root_cert)),
+    },
+    integer!(
+        "DB_POOL_SIZE",
+        "16",
+        "connections",
+        1..=1_000,
+        storage.pool_size,
+        "Batches that commit in parallel; four more connections do the rest."
+    ),
+    Setting {
+        name: "QUEEN_PG_PREPARE",
+        aliases: &[],
+        unset: Unset::Value("true"),
+        unit: "",
+        meaning: "Prepare statements by name; false behind a pooler that hands out connections by transaction.",
+        kind: Kind::Boolean(field!(storage.named_statements)),
+    },
+    Setting {
+        name: "QUEEN_APPLY_SCHEMA",
+        aliases: &[],
+        unset: Unset::Value("true"),
+        unit: "",
+        meaning: "Make and migrate the schema; false only checks its version.",
+        kind: Kind::Boolean(field!(storage.apply_schema)),
+    },
+    integer!(
+        "POP_WAIT_MAX_INTERVAL_MS",
+        "1000",
+        "ms",
+        1..=3_600_000,
+        storage.pop_wait_max_interval_ms,
+        "How long, at most, a waiting pop does not see what another broker has stored."
+    ),
+    integer!(
+        "QUEEN_LOG_CACHE_BYTES",
+        "268435456",
+        "bytes",
+        1_048_576..=17_592_186_044_416,
+        storage.cache_bytes,
+        "Memory for the newest durable messages, which are popped without a read."
+    ),
+    integer!(
+        "RETENTION_INTERVAL_MS",
+        "60000",
+        "ms",
+        100..=86_400_000,
+        storage.retention_interval_ms,
+        "How often durable messages that retention lets go of are removed."
     ),
     integer!(
         "QUEEN_EPHEMERAL_MAX_BYTES",
