@@ -103,6 +103,8 @@ pub enum Load {
         /// The time.
         stamp_us: i64,
     },
+    /// The store's time: [`Loaded::Clock`].
+    Clock,
     /// Queues of all tenants that remove messages, at most 10,000: [`Loaded::Queues`], their groups left out.
     Retaining,
     /// Partitions with segments stamped at `since_us` or later, and queues changed since then: [`Loaded::Changed`].
@@ -135,6 +137,8 @@ pub enum Loaded {
     Indexes(Vec<IndexRow>),
     /// An offset.
     Offset(u64),
+    /// Microseconds since 1970.
+    Clock(i64),
     /// What has changed.
     Changed {
         /// No segment stamped below this can still appear.

@@ -62,7 +62,7 @@ impl<T: Copy> Log<T> {
             AdminDone::Configured(row, groups) => {
                 let queue = self.put_queue(&row, groups);
                 // Another window or delay moves the candidates.
-                let partitions: Vec<_> = self.cache.queues[queue].partitions.values().copied().collect();
+                let partitions = self.cache.partitions_of(queue);
                 for partition in partitions {
                     self.evaluate_groups(partition);
                 }

@@ -118,6 +118,20 @@ impl Cache {
         self.partition_ids.get(&id).copied()
     }
 
+    /// A queue's groups, in an order that does not depend on hashing: a simulation runs the same way again.
+    pub(super) fn groups_of(&self, queue: QueueKey) -> Vec<GroupKey> {
+        let mut groups: Vec<_> = self.queues[queue].groups.values().copied().collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// A queue's partitions, in such an order.
+    pub(super) fn partitions_of(&self, queue: QueueKey) -> Vec<PartitionKey> {
+        let mut partitions: Vec<_> = self.queues[queue].partitions.values().copied().collect();
+        partitions.sort_unstable();
+        partitions
+    }
+
     /// Takes a queue's row in. One of that name with another id is another queue: its key comes back to be dropped.
     pub(super) fn put_queue(&mut self, row: &QueueRow) -> (QueueKey, Option<QueueKey>) {
         if let Some(key) = self.queue_by_id(row.id) {
@@ -147,13 +161,9 @@ impl Cache {
                 return key;
             }
             if row.next > partition.next {
-                // What lies between is not in the index.
-                let ids = partition.index.ids();
-                self.indexed_ids -= ids;
-                partition.index = Index::starting_at(row.next, row.stamp_us);
+                self.advance(key, row.next, row.stamp_us);
             }
-            partition.next = row.next;
-            partition.stamp_us = row.stamp_us;
+            let partition = &mut self.partitions[key];
             partition.ahead_us = row.ahead_us;
             partition.stale = false;
             return key;
@@ -162,6 +172,16 @@ impl Cache {
         self.partition_ids.insert(row.id, key);
         self.queues[queue].partitions.insert(Arc::clone(&row.name), key);
         key
+    }
+
+    /// Another broker has written up to `next`.
+    pub(super) fn advance(&mut self, key: PartitionKey, next: u64, stamp_us: i64) {
+        let partition = &mut self.partitions[key];
+        // What lies between is not in the index.
+        self.indexed_ids -= partition.index.ids();
+        partition.index = Index::starting_at(next, stamp_us);
+        partition.next = next;
+        partition.stamp_us = stamp_us;
     }
 
     /// Forgets a partition. Nothing of it may be in a commit.

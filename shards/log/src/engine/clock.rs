@@ -30,6 +30,11 @@ impl StoreClock {
         }
     }
 
+    /// Whether there was a reading.
+    pub(super) fn is_known(&self) -> bool {
+        self.reading.is_some()
+    }
+
     /// The store's time, at most; 0 before the first reading.
     pub(super) fn now_us(&self, mono_us: u64) -> i64 {
         self.reading.map_or(0, |reading| reading.at(mono_us))

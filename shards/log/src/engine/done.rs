@@ -44,6 +44,8 @@ impl<T: Copy> Log<T> {
             (Job::Admin(op), Ok(Done::Admin(done))) => self.admin_done(op, done),
             (Job::Admin(op) | Job::Read(op), Err(failure)) => self.fail(op, &failure),
             (Job::Read(op), Ok(Done::Read(answer))) => self.finish(op, Answer::Read(answer)),
+            (Job::Clock, Ok(Done::Loaded(Loaded::Clock(now_us)))) => self.clock.read(now_us, mono_us),
+            (Job::Clock, Err(failure)) => self.store_is_away(&failure),
             (Job::Refresh, Ok(Done::Loaded(loaded))) => self.refreshed(loaded),
             (Job::Refresh, Err(_)) => self.not_refreshed(),
             (Job::Retaining, Ok(Done::Loaded(Loaded::Queues(queues)))) => self.retaining(queues),
@@ -58,6 +60,17 @@ impl<T: Copy> Log<T> {
         self.mono_us = mono_us;
         for key in std::mem::take(&mut self.outage) {
             self.make_ready(key);
+        }
+    }
+
+    /// The store could not even be asked for its time: it is asked again when it is back, or somebody else asks.
+    fn store_is_away(&mut self, failure: &StoreFailure) {
+        self.asked_time = false;
+        for key in std::mem::take(&mut self.ready) {
+            if let Some(op) = self.op_mut(key) {
+                op.queued = false;
+                self.fail(key, failure);
+            }
         }
     }
 
@@ -306,6 +319,9 @@ impl<T: Copy> Log<T> {
         let partition = &mut self.cache.partitions[append.partition];
         partition.appending = false;
         partition.stale = true;
+        // Also if nobody pushes again: those that pop want what the other has written.
+        let id = partition.id;
+        self.read_partition(id);
         self.return_parts(append);
     }
 
@@ -435,8 +451,7 @@ impl<T: Copy> Log<T> {
     /// All groups of a partition's queue look at it.
     pub(super) fn evaluate_groups(&mut self, partition: PartitionKey) {
         let queue = self.cache.partitions[partition].queue;
-        let groups: Vec<_> = self.cache.queues[queue].groups.values().copied().collect();
-        for group in groups {
+        for group in self.cache.groups_of(queue) {
             let reads_all = self.groups[group].scan == Scan::Done;
             if reads_all || self.groups[group].cursors.contains_key(&partition) {
                 self.evaluate(group, partition);

@@ -11,11 +11,14 @@ impl<T: Copy> Log<T> {
     /// Forgets a queue and all that belongs to it, so that its name is read again. What is in a commit is forgotten when
     /// that is done: its queue stays until then, without its name.
     pub(super) fn forget_queue(&mut self, key: QueueKey) {
-        let partitions: Vec<_> = self.cache.queues[key].partitions.values().copied().collect();
+        if !self.cache.queues.contains(key) {
+            return;
+        }
+        let partitions = self.cache.partitions_of(key);
         for partition in partitions {
             self.forget_partition(partition);
         }
-        let groups: Vec<_> = self.cache.queues[key].groups.values().copied().collect();
+        let groups = self.cache.groups_of(key);
         let mut waiting = Vec::new();
         let busy = groups.iter().any(|&group| self.groups[group].cursors.values().any(|cursor| cursor.busy));
         for &group in &groups {
@@ -31,7 +34,9 @@ impl<T: Copy> Log<T> {
                 self.groups.remove(group);
             }
             self.cache.drop_queue(key);
-        } else {
+            // Another queue may get its key.
+            self.zombies.retain(|&zombie| zombie != key);
+        } else if !self.zombies.contains(&key) {
             self.zombies.push(key);
         }
         for op in waiting {
@@ -44,7 +49,7 @@ impl<T: Copy> Log<T> {
     /// Forgets a partition, unless something of it is in a commit.
     fn forget_partition(&mut self, key: PartitionKey) {
         let queue = self.cache.partitions[key].queue;
-        let groups: Vec<_> = self.cache.queues[queue].groups.values().copied().collect();
+        let groups = self.cache.groups_of(queue);
         if self.cache.partitions[key].appending || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
             self.cache.partitions[key].stale = true;
             return;

@@ -116,6 +116,8 @@ pub struct Log<T> {
     fetchers: HashMap<PartitionKey, Vec<OpKey>>,
     /// Segments that could not be read, for whoever logs.
     damaged: Vec<(PartitionId, SegmentError)>,
+    /// The store was asked for its time.
+    asked_time: bool,
     /// Queues that are gone, but for what is in a commit.
     zombies: Vec<QueueKey>,
     refresh: refresh::Refresh,
@@ -170,6 +172,7 @@ enum Job {
     Commit(Box<Plan>),
     Admin(OpKey),
     Read(OpKey),
+    Clock,
     Refresh,
     Retaining,
     Retain,
@@ -215,6 +218,7 @@ impl<T: Copy> Log<T> {
             pages: HashSet::new(),
             fetchers: HashMap::new(),
             damaged: Vec::new(),
+            asked_time: false,
             zombies: Vec::new(),
             refresh: refresh::Refresh::default(),
             retention: admin::Retention::default(),
@@ -289,6 +293,13 @@ impl<T: Copy> Log<T> {
     pub fn turn(&mut self, mono_us: u64) {
         self.mono_us = mono_us;
         self.fire_timers();
+        if !self.clock.is_known() {
+            // Nothing can be said about leases before the store has told its time.
+            if !self.ready.is_empty() && !mem::replace(&mut self.asked_time, true) {
+                self.start(Job::Clock, Work::Load(Load::Clock));
+            }
+            return;
+        }
         for queue in mem::take(&mut self.zombies) {
             self.forget_queue(queue);
         }

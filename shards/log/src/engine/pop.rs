@@ -129,6 +129,8 @@ impl<T: Copy> Log<T> {
     /// Finds what a pop takes from, registers its group where that is its first contact, and has candidates read.
     fn targets(&mut self, key: OpKey, pop: &mut PopOp) -> Targets {
         let tenant = pop.request.tenant;
+        // Those of an earlier step may be gone.
+        pop.groups.clear();
         match pop.request.scope.clone() {
             Scope::Partition(queue, partition) => {
                 let queue = match self.resolve_queue(key, tenant, &queue, false) {
@@ -154,7 +156,6 @@ impl<T: Copy> Log<T> {
                 let Resolved::Here(queue) = self.resolve_queue(key, tenant, &queue, true) else {
                     return Targets::Waits;
                 };
-                pop.groups.clear();
                 if self.contact(key, pop, queue) { Targets::Groups } else { Targets::Waits }
             }
             Scope::Discover { namespace, task } => {
@@ -162,7 +163,6 @@ impl<T: Copy> Log<T> {
                     self.need(key, Load::Discover { tenant, namespace, task });
                     return Targets::Waits;
                 };
-                pop.groups.clear();
                 let mut contacts = true;
                 for id in queues {
                     if let Some(queue) = self.cache.queue_by_id(id) {
@@ -328,7 +328,9 @@ impl<T: Copy> Log<T> {
         };
         let next = next.max(log_start);
         let conflates = self.groups[group].row.as_ref().is_some_and(|row| row.conflation);
-        let stamped_until_us = now_us - queue.row.options.delayed_s * 1_000_000;
+        // Without a delay all that is stored is to be seen, also what is stamped later than the time as it is known here.
+        let delayed_s = queue.row.options.delayed_s;
+        let stamped_until_us = if delayed_s == 0 { i64::MAX } else { now_us - delayed_s * 1_000_000 };
         let from = if conflates { end - 1 } else { next };
         let reach = Reach { from, messages: left, bytes, stamped_until_us };
         let Some((slices, bytes)) = self.slices(key, partition, &reach) else { return Look::Waits };

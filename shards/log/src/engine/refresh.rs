@@ -98,8 +98,7 @@ impl<T: Copy> Log<T> {
                     let partition = &mut self.cache.partitions[key];
                     if changed.next > partition.next && !partition.appending {
                         partition.stale = true;
-                        partition.next = changed.next;
-                        partition.stamp_us = changed.stamp_us;
+                        self.cache.advance(key, changed.next, changed.stamp_us);
                         found = true;
                         self.evaluate_groups(key);
                     }
@@ -161,7 +160,7 @@ impl<T: Copy> Log<T> {
         !groups.is_empty() || !self.unborn.is_empty() || !self.fetchers.is_empty()
     }
 
-    fn read_partition(&mut self, id: crate::id::PartitionId) {
+    pub(super) fn read_partition(&mut self, id: crate::id::PartitionId) {
         let load = Load::PartitionById(id);
         if !self.waits.contains_key(&Wait::Load(load.clone())) {
             self.waits.insert(Wait::Load(load.clone()), Vec::new());

@@ -82,7 +82,7 @@ impl<T: Copy> Log<T> {
             return;
         }
         self.groups[group].scan = Scan::Done;
-        let partitions: Vec<_> = self.cache.queues[queue].partitions.values().copied().collect();
+        let partitions = self.cache.partitions_of(queue);
         for partition in partitions {
             self.evaluate(group, partition);
         }
@@ -105,7 +105,7 @@ impl<T: Copy> Log<T> {
     }
 
     fn groups_in(&self, queue: usize, scan: Scan) -> Vec<GroupKey> {
-        let groups = self.cache.queues[queue].groups.values().copied();
+        let groups = self.cache.groups_of(queue).into_iter();
         groups.filter(|&group| self.groups[group].scan == scan).collect()
     }
 }

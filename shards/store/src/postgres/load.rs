@@ -125,6 +125,7 @@ pub(super) const SAFE: Sql = Sql {
         AND a.application_name NOT IN ('queen load', 'queen read')",
     types: &[],
 };
+const CLOCK: Sql = Sql { text: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8", types: &[] };
 const CHANGED_PARTITIONS: Sql = Sql {
     text: "SELECT p.queue_id, p.id, s.next, s.stamp_us FROM (
             SELECT partition_id, max(next) AS next, max(stamp_us) AS stamp_us FROM queen.segment
@@ -201,6 +202,10 @@ pub(super) async fn load(session: &Session, load: &Load) -> Result<Loaded, Troub
         Load::OffsetAt { partition, stamp_us } => {
             let rows = session.query(&OFFSET_AT, &[&Id(*partition), stamp_us]).await?;
             Loaded::Offset(rows.first().map_or(Ok(0), |row| count(row, 0))?)
+        }
+        Load::Clock => {
+            let rows = session.query(&CLOCK, &[]).await?;
+            Loaded::Clock(rows.first().map_or(Ok(0), |row| get(row, 0))?)
         }
         Load::Changed { since_us } => changed(session, *since_us).await?,
     })

@@ -14,7 +14,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use queen_log::store::{Done, StoreFailure, Work};
+use queen_log::store::{Done, Load, Loaded, StoreFailure, Work};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use super::{Sqlite, admin, clock::Clock, commit, create, declarations, load, read};
@@ -127,6 +127,7 @@ fn look(connection: &Connection, jobs: &Receiver<(u64, Job)>, outcomes: &Outcome
         // Before the look, so that nothing that is stamped below can be missed by it.
         let safe_us = clock.safe_us();
         let looked = match &job {
+            Job::Log(Work::Load(Load::Clock)) => Ok(log(Done::Loaded(Loaded::Clock(clock.now_us())))),
             Job::Log(Work::Load(load)) => load::load(connection, load, safe_us).map(|loaded| log(Done::Loaded(loaded))),
             Job::Log(Work::Read(read)) => {
                 read::read(connection, read, clock.now_us(), safe_us).map(|answer| log(Done::Read(answer)))
