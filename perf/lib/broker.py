@@ -24,12 +24,13 @@ PUSH_QUEUE = {"maxLength": 10000, "policy": "dropOldest"}
 
 def environment(**settings):
     """This process's environment with these settings and no others of the broker's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("QUEEN_", "PG_"))}
+    of_brokers = ("QUEEN_", "PG_", "DATABASE_URL", "DB_POOL_SIZE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(of_brokers)}
     return kept | settings
 
 
-def start_broker(binary, data_dir, data_cpus):
-    """The broker on a port of its own, with a data shard on each of these cores."""
+def start_broker(binary, data_dir, data_cpus, store=None):
+    """The broker on a port of its own, with a data shard on each of these cores. `store` are settings of a PostgreSQL."""
     settings = {
         "PORT": "0",
         "QUEEN_BIND_ADDR": HOST,
@@ -39,7 +40,7 @@ def start_broker(binary, data_dir, data_cpus):
         # It logs next to nothing after the start.
         "LOG_LEVEL": "info",
     }
-    return listening(Child("the broker", [binary], environment(**LIMITS, **settings)))
+    return listening(Child("the broker", [binary], environment(**LIMITS, **settings, **(store or {}))))
 
 
 def start_floor(binary, *arguments):

@@ -16,6 +16,7 @@ METRICS = {
     "p999": "p99.9",
     "max": "longest",
     "cpu_us": "server CPU a message",
+    "with_store_us": "server and PostgreSQL CPU a message",
     "peak_bytes": "peak memory",
     "bytes_each": "memory of one",
     "interval_us": "time a message",
@@ -35,6 +36,8 @@ class Side:
     load: tuple = ()
     # What puts the load on it.
     generator: str = "loadgen"
+    # Of durable queues: where they are kept, postgres (a database of its own for each run) or sqlite.
+    store: str = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +121,71 @@ def two_shards(pairs, limits):
     )
 
 
+def durable(name, title, load, limits):
+    """Ours on PostgreSQL beside queen-engine on the same one, and ours on SQLite beside both."""
+    sides = (
+        Side("queen", "queen", store="postgres"),
+        Side("queen-engine", "queen-engine", store="postgres"),
+        Side("queen-sqlite", "queen", store="sqlite"),
+    )
+    limits = tuple(Limit(metric, at_most, "queen-engine") for metric, at_most in limits)
+    # PostgreSQL has to run somewhere, too: with two cores all three share them.
+    return Contest(f"durable-{name}", f"durable: {title}", load, sides, limits, (FREE,))
+
+
+def many_partitions(name, title, many, at_least):
+    """Pushes to 100,000 partitions beside pushes of 100 messages to one of 8."""
+    sides = (
+        Side("many", "queen", load=many, store="postgres"),
+        Side("eight", "queen", load=("--partitions", "8", "--prefill", str(MANY)), store="postgres"),
+    )
+    limits = (Limit("interval_us", 1 / at_least, "eight"),)
+    return Contest(f"durable-{name}", f"durable: {title}", DURABLE_BATCHES, sides, limits, (FREE,))
+
+
+MANY = 100_000
+IN_MANY = ("--partitions", str(MANY), "--prefill", str(MANY))
+DURABLE_BATCHES = ("durable-push", "--connections", "8", "--batch", "100", "--size", "256")
+
+DURABLE = (
+    durable(
+        "push",
+        "push of one message of 256 bytes, 16 connections",
+        ("durable-push", "--connections", "16", "--size", "256"),
+        (("interval_us", 1 / 8), ("p50", 1 / 6)),
+    ),
+    durable(
+        "batches",
+        "push of 100 messages of 256 bytes, each to one of 8 partitions, 8 connections",
+        (*DURABLE_BATCHES, "--partitions", "8"),
+        (("interval_us", 1 / 3), ("with_store_us", 1 / 2)),
+    ),
+    durable(
+        "pop",
+        "pop with autoAck of up to 100 messages of 256 bytes over 8 partitions, 8 connections",
+        ("durable-pop", "--connections", "8", "--batch", "100", "--partitions", "8", "--prefill", "200000"),
+        (("interval_us", 1 / 4),),
+    ),
+    durable(
+        "pipe",
+        "push to a waiting pop, one message of 256 bytes under way",
+        ("durable-pipe", "--pairs", "1", "--size", "256"),
+        (("p50", 1 / 3),),
+    ),
+    many_partitions(
+        "many-each",
+        "100 messages to one of 100,000 partitions beside 100 messages to one of 8",
+        IN_MANY,
+        0.7,
+    ),
+    many_partitions(
+        "many-across",
+        "a message to each of 100 of 100,000 partitions beside 100 messages to one of 8",
+        (*IN_MANY, "--across", "100"),
+        0.4,
+    ),
+)
+
 PUSH = ("push", "--connections", "16", "--size", "256")
 
 CONTESTS = (
@@ -167,4 +235,5 @@ CONTESTS = (
         (Limit("interval_us", 1.25, "wrk"),),
         (PINNED,),
     ),
+    *DURABLE,
 )

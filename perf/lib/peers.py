@@ -30,6 +30,7 @@ class Peers:
         """Installs what is missing of the peers that are wanted. `engine` is a built queen-engine."""
         self.engine = engine
         self.postgres = None
+        self.has_schema = False
         for peer in wanted:
             need_commands(PACKAGES.get(peer, {}))
         if "queen-engine" in wanted:
@@ -37,9 +38,23 @@ class Peers:
                 self.engine = installed_crate("queen-engine", ENGINE_VERSION, "queen", target_dir() / "peers")
             postgres_programs()
 
-    def start(self, peer, cpu):
-        """A peer that is ready, confined to a core if one is named."""
-        return {"redis": start_redis, "nats": start_nats, "queen-engine": self.start_engine}[peer](cpu)
+    def start(self, peer, cpu, database=None):
+        """A peer that is ready, confined to a core if one is named. `database` is where it keeps durable queues."""
+        if peer == "queen-engine":
+            return self.start_engine(cpu, database)
+        return {"redis": start_redis, "nats": start_nats}[peer](cpu)
+
+    @contextlib.contextmanager
+    def database(self):
+        """The settings of a database in the cluster that nobody has used, thrown away afterwards."""
+        with self.cluster().database() as name:
+            yield self.cluster().settings(name)
+
+    def cluster(self):
+        """The cluster that all share, running from the first use on."""
+        if self.postgres is None:
+            self.postgres = Postgres()
+        return self.postgres
 
     def versions(self, wanted):
         """What each says that it is."""
@@ -50,22 +65,21 @@ class Peers:
             versions["queen-engine"] = f"queen-engine {ENGINE_VERSION} beside {postgres}"
         return versions
 
-    def start_engine(self, cpu):
+    def start_engine(self, cpu, database=None):
         """The engine's own process: ephemeral queues touch no database, but it does not start without one."""
-        is_first = self.postgres is None
-        if is_first:
-            self.postgres = Postgres()
+        # Once for each database is enough.
+        is_first = database is not None or not self.has_schema
+        self.has_schema |= database is None
+        cluster = self.cluster()
         port = free_port()
         settings = {
             "PORT": str(port),
             "QUEEN_BIND_ADDR": HOST,
-            "PG_HOST": str(self.postgres.sockets),
-            "PG_USER": "postgres",
-            "FILE_BUFFER_DIR": str(self.postgres.scratch / "buffers"),
+            **(database or cluster.settings("postgres")),
+            "FILE_BUFFER_DIR": str(cluster.scratch / "buffers"),
             # Its limit is 5,000 messages a second: a limit is not what is measured.
             "QUEEN_EPHEMERAL_RATE": "1000000000",
             "QUEEN_EPHEMERAL_BURST": "2000000000",
-            # Once is enough.
             "QUEEN_APPLY_SCHEMA": "true" if is_first else "false",
         }
         engine = Child("the queen-engine", [self.engine], environment(**LIMITS, **settings), cpu)
@@ -122,11 +136,12 @@ def postgres_programs():
 
 
 class Postgres:
-    """A private cluster that only a socket in its own directory leads to, thrown away at the end."""
+    """A private cluster that only a socket in its own directory leads to, thrown away at the end. It syncs each commit."""
 
     def __init__(self):
         # It refuses to run as root: there it runs as the user that Debian's package makes.
         self.user = "postgres" if os.geteuid() == 0 else None
+        self.databases = 0
         programs = postgres_programs()
         with contextlib.ExitStack() as undo:
             # Not below TMPDIR, whose path may be too long for a socket's.
@@ -149,6 +164,30 @@ class Postgres:
             undo.callback(self.server.stop, signal.SIGINT)
             self.server.wait_until(lambda: "ready to accept connections" in self.server.said())
             self.undo = undo.pop_all()
+
+    def settings(self, database):
+        """What tells a broker to use a database."""
+        return {"PG_HOST": str(self.sockets), "PG_PORT": "5432", "PG_USER": "postgres", "PG_DATABASE": database}
+
+    @contextlib.contextmanager
+    def database(self):
+        """The name of a new database. What earlier ones have left to write is written before."""
+        self.databases += 1
+        name = f"run_{self.databases}"
+        self.run(f"CREATE DATABASE {name}")
+        self.run("CHECKPOINT")
+        try:
+            yield name
+        finally:
+            self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def run(self, statement):
+        """One statement, by psql."""
+        command = ["psql", "-h", self.sockets, "-U", "postgres", "-qXAt", "-v", "ON_ERROR_STOP=1", "-c", statement]
+        ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/")
+        if ran.returncode != 0:
+            raise Failed(f"{statement}: {ran.stderr.strip()}")
+        return ran.stdout.strip()
 
     def stop(self):
         self.undo.close()

@@ -48,7 +48,7 @@ def ratios(contest, rounds):
     for side in contest.sides[1:]:
         columns = {
             metric: Ratio.of(*([measured[name].get(metric) for measured in rounds] for name in (ours, side.name)))
-            for metric in ("p50", "p99", "p999", "cpu_us", "peak_bytes", "interval_us")
+            for metric in ("p50", "p99", "p999", "cpu_us", "with_store_us", "peak_bytes", "interval_us")
         }
         found[side.name] = {
             metric: {"median": round(ratio.median, 4), "min": round(ratio.smallest, 4), "max": round(ratio.largest, 4)}

@@ -7,7 +7,7 @@ import unittest
 
 from lib import report
 from lib.contests import PINNED, Contest, Limit, Side
-from lib.turns import Timing, Turns, measurement
+from lib.turns import Timing, Turns, measurement, with_store_us
 
 LATENCIES = ("p50", "p99", "p999", "max")
 CONTEST = Contest(
@@ -33,6 +33,16 @@ ROUNDS = [
     {"queen": run(1000, 200, lost=3), "redis": run(1000, 250)},
     {"queen": run(100, 20), "redis": run(125, 25)},
 ]
+
+
+class Measurement(unittest.TestCase):
+    def test_the_cpu_of_a_durable_message_is_that_of_all_who_keep_it(self):
+        used = {"cpu_us_per_message": 3.0, "rss_bytes": 0, "peak_rss_bytes": 0}
+        of = {"scenario": "durable-push", "server": used, "postgres": used | {"cpu_us_per_message": 4.0}}
+        self.assertEqual(with_store_us(of), 7.0)
+        self.assertEqual(with_store_us(of | {"postgres": None}), 3.0)
+        self.assertIsNone(with_store_us(of | {"scenario": "push"}))
+        self.assertIsNone(with_store_us(of | {"server": used | {"cpu_us_per_message": None}}))
 
 
 class Judgement(unittest.TestCase):

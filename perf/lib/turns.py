@@ -21,6 +21,9 @@ SCHEMES = {"redis": "redis", "nats": "nats"}
 BESIDE_S = {"queen-engine": 4.0}
 BESIDE_ELSE_S = 1.0
 PARKING_S = 12.0
+# To fill, to read back, and a schema.
+DURABLE_S = 12.0
+BACKLOG_MAX_S = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Timing:
     def run_s(self, contest, side):
         """What a run takes, about."""
         beside_s = PARKING_S if contest.parked else BESIDE_S.get(side.server, BESIDE_ELSE_S)
+        if side.store:
+            beside_s = DURABLE_S
         return self.warmup_s + self.measured_s + beside_s
 
     def contest_s(self, contest):
@@ -83,7 +88,9 @@ class Turns:
         directory = self.tools.scratch / contest.name / placement / name
         directory.mkdir(parents=True, exist_ok=True)
         report = directory / f"{side.name}.json"
-        with self.server(side, placement, directory) as server:
+        with contextlib.ExitStack() as undo:
+            database = undo.enter_context(self.tools.peers.database()) if side.store == "postgres" else None
+            server = undo.enter_context(self.server(side, placement, directory, database))
             if side.generator == "wrk":
                 return self.run_wrk(server, placement)
             if contest.parked:
@@ -92,14 +99,14 @@ class Turns:
                 return measured | {"bytes_each": memory.bytes_each}
             return self.run_loadgen(contest, placement, side, pace, server, report)
 
-    def server(self, side, placement, directory):
+    def server(self, side, placement, directory, database):
         cpu = SERVER_CPU if placement == PINNED else None
         if side.server == "queen":
-            return start_broker(self.tools.broker, directory / "data", side.data_cpus)
+            return start_broker(self.tools.broker, directory / f"data-{side.name}", side.data_cpus, database)
         if side.server == "floor":
             on_a_core = [] if cpu is None else ["--cpu", cpu]
             return start_floor(self.tools.floor, *on_a_core, "--answers", self.recorded_answers())
-        return self.tools.peers.start(side.server, cpu)
+        return self.tools.peers.start(side.server, cpu, database)
 
     def recorded_answers(self):
         """The directory with the broker's answers, recorded at the first use."""
@@ -113,12 +120,17 @@ class Turns:
     def load_command(self, contest, placement, side):
         """The command that puts the load on, without its target and its pace."""
         cpus = ["--cpus", str(LOAD_CPU)] if placement == PINNED else []
-        times = ["--warmup", f"{self.timing.warmup_s:g}s", "--duration", f"{self.timing.measured_s:g}s"]
+        # A backlog is popped from its first message on, for as long as it lasts.
+        is_backlog = contest.load[0] == "durable-pop"
+        warmup_s, measured_s = (0, BACKLOG_MAX_S) if is_backlog else (self.timing.warmup_s, self.timing.measured_s)
+        times = ["--warmup", f"{warmup_s:g}s", "--duration", f"{measured_s:g}s"]
         return ["loadgen", *contest.load, *side.load, *times, *cpus]
 
     def run_loadgen(self, contest, placement, side, pace, server, report):
         command = [self.tools.loadgen, *self.load_command(contest, placement, side)[1:], *pace, "--quiet"]
         command += ["--target", f"{SCHEMES.get(side.server, 'http')}://{HOST}:{server.port}"]
+        if side.store == "postgres":
+            command += ["--postgres-pid", self.tools.peers.cluster().server.pid]
         command += ["--server-pid", server.pid, "--json", report, "--plot", report.with_suffix(".svg")]
         ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ran.returncode not in (0, 1) or not report.exists():
@@ -191,16 +203,24 @@ def measurement(report, path):
         "interval_us": 1e6 / report["rate_per_s"] if report["rate_per_s"] else None,
         **{metric: report["latency_us"][metric] or None for metric in ("p50", "p99", "p999", "max")},
         "cpu_us": server.get("cpu_us_per_message"),
+        "with_store_us": with_store_us(report),
         "peak_bytes": server.get("peak_rss_bytes"),
         "faults": {kind: report[kind] for kind in kinds if report.get(kind)},
         "report": str(path),
     }
 
 
+def with_store_us(report):
+    """The CPU time of a durable message, PostgreSQL's included where it is one; None of others."""
+    used = [report[part]["cpu_us_per_message"] for part in ("server", "postgres") if report.get(part)]
+    is_durable = report.get("scenario", "").startswith("durable-")
+    return sum(used) if is_durable and used and None not in used else None
+
+
 def said(side, measured):
     """A measurement in a line."""
     words = [f"{side.name:12} {measured['rate_per_s']:9,.0f}/s"]
-    for name, metric in (("p50", "p50"), ("p99", "p99"), ("max", "max"), ("CPU", "cpu_us")):
+    for name, metric in (("p50", "p50"), ("p99", "p99"), ("max", "max"), ("CPU", "cpu_us"), ("all CPU", "with_store_us")):
         if measured.get(metric) is not None:
             words.append(f"{name} {measured[metric]:9,.1f} us")
     if measured.get("bytes_each"):

@@ -53,8 +53,14 @@ struct Broker {
     /// Its monotonic clock is so far from the world's.
     started_us: u64,
     asked: HashMap<u64, (OpKey, Asked, u64)>,
-    /// Work that the store has not done yet, or whose outcome is on its way.
-    jobs: Vec<(JobId, Work, Option<Result<Done, StoreFailure>>)>,
+    jobs: Vec<Job>,
+}
+
+/// Work that the store has not done yet, or whose outcome is on its way.
+struct Job {
+    id: JobId,
+    work: Work,
+    outcome: Option<Result<Done, StoreFailure>>,
 }
 
 pub struct World {
@@ -178,7 +184,7 @@ impl World {
             let broker = &mut self.brokers[at];
             let mono_us = self.now_us - broker.started_us;
             broker.log.turn(mono_us);
-            broker.jobs.extend(broker.log.take_work().into_iter().map(|(job, work)| (job, work, None)));
+            broker.jobs.extend(broker.log.take_work().into_iter().map(|(id, work)| Job { id, work, outcome: None }));
             assert!(broker.log.take_damaged().is_empty());
             for (token, answer) in broker.log.take_answers() {
                 let (_, asked, _) = self.brokers[at].asked.remove(&token).expect("answered once");
@@ -199,7 +205,7 @@ impl World {
     }
 
     fn move_job(&mut self, at: usize, job: usize) {
-        let (id, work, outcome) = &mut self.brokers[at].jobs[job];
+        let Job { id, work, outcome } = &mut self.brokers[at].jobs[job];
         if outcome.is_none() {
             *outcome = Some(if self.away {
                 Err(StoreFailure::Unavailable("away".into()))
@@ -209,7 +215,7 @@ impl World {
             return;
         }
         let id = *id;
-        let (_, _, outcome) = self.brokers[at].jobs.swap_remove(job);
+        let outcome = self.brokers[at].jobs.swap_remove(job).outcome;
         let mono_us = self.now_us - self.brokers[at].started_us;
         self.brokers[at].log.done(id, outcome.expect("just seen"), mono_us);
     }
@@ -218,8 +224,8 @@ impl World {
     fn crash(&mut self) {
         let at = self.below(self.brokers.len() as u64) as usize;
         for job in 0..self.brokers[at].jobs.len() {
-            if self.brokers[at].jobs[job].2.is_none() && self.chance(50) && !self.away {
-                let work = self.brokers[at].jobs[job].1.clone();
+            if self.brokers[at].jobs[job].outcome.is_none() && self.chance(50) && !self.away {
+                let work = self.brokers[at].jobs[job].work.clone();
                 self.store.work(&work, self.now_us as i64);
             }
         }
@@ -485,7 +491,7 @@ impl World {
 
     /// One consumer of each group takes everything that is left, through any broker.
     fn drain(&mut self) {
-        for group in 0..GROUPS.len() {
+        for (group, (name, start)) in GROUPS.into_iter().enumerate() {
             self.held[group].clear();
             for queue in QUEUES {
                 let mut empty = 0;
@@ -496,13 +502,13 @@ impl World {
                     let request = PopRequest {
                         tenant: TENANT,
                         scope: Scope::Queue(queue.into()),
-                        group: GROUPS[group].0.into(),
+                        group: name.into(),
                         batch: 50,
                         partitions: 5,
                         wait_ms: 0,
                         auto_ack: true,
                         lease_s: None,
-                        start: GROUPS[group].1,
+                        start,
                         conflation: None,
                     };
                     let before = self.done.clone();

@@ -36,4 +36,40 @@ on_both! {
         payloads_come_back_byte_for_byte,
         a_thousand_partitions_in_one_batch,
     };
+    create::{
+        what_is_there_stays_as_it_is_and_is_answered,
+        one_call_makes_of_every_kind_and_says_what_is_gone,
+        names_are_text_and_nothing_else,
+        tenants_do_not_meet,
+    };
+    load::{
+        segments_begin_with_the_one_that_holds_the_offset_and_end_with_the_bytes,
+        indexes_go_from_the_newest_down_to_the_first_that_is_too_old,
+        an_offset_is_found_by_time,
+        partitions_and_cursors_come_in_pages,
+        queues_are_discovered_by_namespace_and_task,
+        a_partition_by_id_comes_with_its_queue_and_groups,
+        what_changed_is_seen_once_it_is_safe,
+        a_made_partition_is_found_by_name_only_in_its_queue,
+    };
+    admin::{
+        configuring_makes_a_queue_and_then_changes_what_is_named,
+        deleting_a_queue_takes_everything_of_it,
+        extending_reaches_every_live_lease_of_that_id_and_shortens_none,
+        declarations_are_kept_replaced_and_forgotten,
+        nothing_is_left_of_a_queue_that_was_deleted,
+    };
+    retain::{
+        what_is_old_is_gone_for_readers_at_once_and_removed_later,
+        the_newest_segment_stays_empty_and_guards_the_head,
+        consumed_history_goes_when_every_group_is_past_it,
+        steps_of_a_limited_size_come_to_an_end,
+    };
+    read::{
+        pending_is_behind_the_slowest_named_group_or_queue_mode,
+        depth_counts_for_one_group,
+        lags_name_the_most_pending_first,
+        changed_partitions_come_in_pages_with_a_safe_time,
+        queues_are_listed_newest_first,
+    };
 }

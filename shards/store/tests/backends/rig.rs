@@ -20,8 +20,8 @@ use crate::cluster::TestDatabase;
 /// Whose everything is, unless a test says otherwise.
 pub const TENANT: TenantId = Uuid([1; 16]);
 
-/// Runs SQL beside the database under test.
-type Beside = Box<dyn Fn(&str) + Send>;
+/// Runs SQL beside the database under test and gives the first value of its first row.
+type Beside = Box<dyn Fn(&str) -> String + Send>;
 
 /// A database under test, used by one task.
 pub struct Rig {
@@ -48,7 +48,12 @@ impl Rig {
         let beside: Beside = Box::new(move |sql| {
             let connection = rusqlite::Connection::open(&file).expect("it opens again");
             connection.busy_timeout(Duration::from_secs(10)).expect("a number");
+            if sql.starts_with("SELECT") {
+                let count: i64 = connection.query_row(sql, [], |row| row.get(0)).expect("a row");
+                return count.to_string();
+            }
             connection.execute_batch(sql).expect("SQL");
+            String::new()
         });
         run(async move || test(&Rig::new(opened.seed.start(), beside, "")).await);
     }
@@ -59,7 +64,7 @@ impl Rig {
         let config = DatabaseConfig::Postgres(Box::new(database.config()));
         let opened = DatabaseSeed::open(&config, Path::new("/nonexistent")).expect("it opens");
         assert!(opened.declarations.is_some(), "{:?}", opened.seed);
-        let beside: Beside = Box::new(move |sql| drop(database.sql(sql)));
+        let beside: Beside = Box::new(move |sql| database.sql(sql));
         run(async move || test(&Rig::new(opened.seed.start(), beside, "queen.")).await);
     }
 
@@ -138,6 +143,11 @@ impl Rig {
     /// Runs SQL beside it; `@` stands for the schema's prefix.
     pub fn sql(&self, sql: &str) {
         (self.beside)(&sql.replace('@', self.schema));
+    }
+
+    /// The number that a query beside it gives.
+    pub fn count(&self, sql: &str) -> u64 {
+        (self.beside)(&sql.replace('@', self.schema)).parse().expect("a number")
     }
 
     /// Makes a queue of a name, with defaults.

@@ -1,3 +1,8 @@
 //! The suite, by what it asks.
 
+pub mod admin;
 pub mod commit;
+pub mod create;
+pub mod load;
+pub mod read;
+pub mod retain;
