@@ -95,6 +95,8 @@ pub(super) struct CursorPlan {
     pub(super) expect: Option<i64>,
     pub(super) after: Position,
     pub(super) lease: Option<LeaseWrite>,
+    /// The append of its partition, in the same batch, has to be written too.
+    pub(super) needs_append: bool,
     pub(super) dead: Option<DeadLetter>,
     pub(super) settles: Settles,
 }
@@ -115,14 +117,31 @@ pub(super) enum Settles {
 pub(super) struct PopPlan {
     pub(super) op: OpKey,
     pub(super) lease: Option<LeaseId>,
-    /// The cursor's tag and what is handed out with it.
-    pub(super) runs: Vec<(usize, Run)>,
+    pub(super) runs: Vec<RunPlan>,
+}
+
+/// A claim of a pop.
+#[derive(Debug)]
+pub(super) struct RunPlan {
+    /// Of its cursor.
+    pub(super) tag: usize,
+    pub(super) partition: PartitionKey,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// What is handed out. Its slices are empty where the same batch appends them.
+    pub(super) run: Run,
 }
 
 impl AppendPlan {
     /// Whether another push may join.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= SEGMENT_BYTES
+    }
+
+    /// How many of its first records fit into an answer; the first always does.
+    pub(super) fn fitting(&self, messages: u64, bytes: usize) -> u64 {
+        let fitting = self.ends.partition_point(|&end| end as usize <= bytes) as u64;
+        fitting.clamp(1, messages.max(1)).min(self.ends.len() as u64)
     }
 }
 
@@ -163,6 +182,7 @@ impl<T: Copy> Log<T> {
         if self.gathering.is_empty() {
             return;
         }
+        self.meet();
         let gathering = mem::take(&mut self.gathering);
         let mut plan = Plan {
             appends: gathering.appends.into_values().collect(),
@@ -186,6 +206,8 @@ impl<T: Copy> Log<T> {
             }
         });
         let appends = appends.collect();
+        let appended = &plan.appends;
+        let place = |id| appended.binary_search_by_key(&id, |append| append.id).ok();
         let mut dead = Vec::new();
         let cursors = plan.cursors.iter_mut().enumerate().map(|(at, cursor)| {
             dead.extend(cursor.dead.take().map(|letter| (at, letter)));
@@ -194,7 +216,7 @@ impl<T: Copy> Log<T> {
                 group: Arc::clone(&cursor.name),
                 expect: cursor.expect,
                 version: cursor.after.version,
-                needs_append: None,
+                needs_append: cursor.needs_append.then(|| place(cursor.id).expect("it is in the same batch")),
                 next: cursor.after.next,
                 run_end: cursor.after.run_end,
                 lease: cursor.lease,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Job, JobId, Log,
-    batch::{AppendPlan, CursorPlan, MessagePlan, PartPlan, Plan, PopPlan, Settles},
+    batch::{AppendPlan, CursorPlan, MessagePlan, PartPlan, Plan, PopPlan, RunPlan, Settles},
     cache::{PartitionKey, QueueKey},
     dedup,
     group::{Known, Scan},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     id::PartitionId,
-    request::{Answer, Failure, Popped, Pushed},
+    request::{Answer, Failure, Popped, Pushed, Run, Slice},
     row::{GroupRow, Lease, PartitionRow, QueueRow, SegmentRow},
     segment::{Segment, unpack},
     store::{Committed, Created, Done, Load, Loaded, StoreFailure},
@@ -419,7 +419,8 @@ impl<T: Copy> Log<T> {
     }
 
     fn claimed(&mut self, pop: PopPlan, written: &[bool]) {
-        let runs: Vec<_> = pop.runs.into_iter().filter(|(tag, _)| written[*tag]).map(|(_, run)| run).collect();
+        let written = pop.runs.into_iter().filter(|plan| written[plan.tag]);
+        let runs: Vec<_> = written.map(|plan| self.handed_out(plan)).collect();
         let Some(op) = self.op_mut(pop.op) else { return };
         op.committing = false;
         let Kind::Pop(asked) = &op.kind else { unreachable!("a pop is a pop") };
@@ -432,6 +433,16 @@ impl<T: Copy> Log<T> {
         let slices = popped.runs.iter().flat_map(|run| &run.slices);
         self.counters.messages_out += slices.map(|slice| slice.to - slice.from).sum::<u64>();
         self.finish(pop.op, Answer::Popped(popped));
+    }
+
+    /// A claim that was written, with its messages.
+    fn handed_out(&self, plan: RunPlan) -> Run {
+        let RunPlan { partition, from, to, mut run, .. } = plan;
+        if run.slices.is_empty() {
+            let cached = self.cache.partitions[partition].segment(from).expect("the same batch has appended it");
+            run.slices.push(Slice { segment: Arc::clone(&cached.segment), from, to });
+        }
+        run
     }
 
     /// Puts a partition where it stands for a group, and wakes who waits for it.

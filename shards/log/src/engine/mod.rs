@@ -138,6 +138,8 @@ pub struct Counters {
     pub duplicates: u64,
     /// Messages that were handed out.
     pub messages_out: u64,
+    /// Claims that shared the commit of their messages.
+    pub met: u64,
     /// Appends and cursors that another broker was faster with.
     pub conflicts: u64,
     /// Segments that had to be read from the store.

@@ -3,11 +3,11 @@
 //! A pop looks at as many candidates as it may claim before it claims any, so that all that has to be read is read at
 //! once, and the batch is shared out in the order of the candidates.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     Log, Resolved, Step,
-    batch::{CursorPlan, PopPlan, Settles},
+    batch::{CursorPlan, PopPlan, RunPlan, Settles},
     cache::{GroupKey, PartitionKey, QueueKey},
     group::{Known, Position, Scan, Standing},
     op::{Kind, OpKey, PopOp, Wait},
@@ -32,6 +32,13 @@ struct Claim {
     slices: Vec<Slice>,
     messages: u64,
     bytes: usize,
+}
+
+/// How a pop claims.
+#[derive(Clone, Copy)]
+struct Terms {
+    auto_ack: bool,
+    lease_s: Option<i64>,
 }
 
 /// What a look at a candidate says.
@@ -122,7 +129,8 @@ impl<T: Copy> Log<T> {
         if !self.may_commit() {
             return Step::Stalled;
         }
-        self.claim(key, pop, claims);
+        let terms = Terms { auto_ack: pop.request.auto_ack, lease_s: pop.request.lease_s };
+        self.claim(key, terms, claims);
         Step::Waits
     }
 
@@ -390,13 +398,13 @@ impl<T: Copy> Log<T> {
         Some((slices, bytes))
     }
 
-    fn claim(&mut self, key: OpKey, pop: &PopOp, claims: Vec<Claim>) {
-        let lease_id = (!pop.request.auto_ack).then(|| self.new_id());
+    fn claim(&mut self, key: OpKey, terms: Terms, claims: Vec<Claim>) {
+        let lease_id = (!terms.auto_ack).then(|| self.new_id());
         let mut runs = Vec::with_capacity(claims.len());
         for claim in claims {
             let row = &self.cache.partitions[claim.partition];
             let queue = &self.cache.queues[row.queue].row;
-            let lease_s = pop.request.lease_s.unwrap_or(queue.options.lease_s);
+            let lease_s = terms.lease_s.unwrap_or(queue.options.lease_s);
             let lease =
                 lease_id.map(|id| LeaseWrite { id, floor_us: i64::MIN, for_us: lease_s.saturating_mul(1_000_000) });
             let before = claim.position;
@@ -410,7 +418,7 @@ impl<T: Copy> Log<T> {
                 attempt: 1 + retries.max(i64::from(again)).unsigned_abs(),
                 slices: claim.slices,
             };
-            let passed = if pop.request.auto_ack { claim.end - claim.next } else { 0 };
+            let passed = if terms.auto_ack { claim.end - claim.next } else { 0 };
             let after = Position {
                 version: self.new_version(),
                 next: claim.next + passed,
@@ -421,10 +429,104 @@ impl<T: Copy> Log<T> {
             };
             let expect = before.map(|position| position.version);
             let tag = self.plan_cursor(claim.group, claim.partition, expect, after, lease, Settles::Claim);
-            runs.push((tag, run));
+            if run.slices.is_empty() {
+                self.gathering.cursors[tag].needs_append = true;
+            }
+            runs.push(RunPlan { tag, partition: claim.partition, from: claim.next, to: claim.end, run });
         }
         self.ops[key.slot].committing = true;
         self.gathering.pops.push(PopPlan { op: key, lease: lease_id, runs });
+    }
+
+    /// Lets pops that wait for what the gathered batch appends claim it in the same commit: then a message is on its way
+    /// after one commit, not two. Only where a pop would get it for sure once it is there: it is next for the group,
+    /// nobody holds the partition, and nothing delays it.
+    pub(super) fn meet(&mut self) {
+        let mut appended: Vec<_> = self.gathering.appends.keys().copied().collect();
+        appended.sort_unstable();
+        for partition in appended {
+            let queue = self.cache.partitions[partition].queue;
+            let options = &self.cache.queues[queue].row.options;
+            if options.delayed_s > 0 || options.window_buffer_s > 0 || options.min_pop_wait_ms > 0 {
+                continue;
+            }
+            for group in self.cache.groups_of(queue) {
+                if let Some(position) = self.would_claim(group, partition)
+                    && let Some(key) = self.first_waiting(group, partition)
+                {
+                    self.claim_appended(key, group, partition, position);
+                }
+            }
+        }
+    }
+
+    /// The cursor of a group that has come to where the gathered append of a partition begins; the inner `None` is one
+    /// that is not there yet.
+    fn would_claim(&self, key: GroupKey, partition: PartitionKey) -> Option<Option<Position>> {
+        let group = &self.groups[key];
+        let row = &self.cache.partitions[partition];
+        if group.is_busy(partition) || group.row.as_ref().is_some_and(|row| row.conflation) {
+            return None;
+        }
+        match group.known(partition) {
+            Known::No => None,
+            Known::Absent { start } => (start.or_else(|| group.start(row)) == Some(row.next)).then_some(None),
+            Known::Row(position) => {
+                let is_free = position.lease.is_none_or(|lease| lease.until_us <= self.now_us());
+                (is_free && position.next.max(row.log_start) == row.next).then_some(Some(position))
+            }
+        }
+    }
+
+    /// The first pop that waits for this partition or for any of the group's, taken off the list.
+    fn first_waiting(&mut self, group: GroupKey, partition: PartitionKey) -> Option<OpKey> {
+        let pinned = self.groups[group].pinned.get_mut(&partition).map(std::mem::take).unwrap_or_default();
+        let (first, pinned) = self.take_first(pinned);
+        if pinned.is_empty() {
+            self.groups[group].pinned.remove(&partition);
+        } else {
+            self.groups[group].pinned.insert(partition, pinned);
+        }
+        first.or_else(|| {
+            let parked = std::mem::take(&mut self.groups[group].parked);
+            let (first, parked) = self.take_first(parked);
+            self.groups[group].parked = parked;
+            first
+        })
+    }
+
+    fn take_first(&mut self, mut waiting: VecDeque<OpKey>) -> (Option<OpKey>, VecDeque<OpKey>) {
+        while let Some(key) = waiting.pop_front() {
+            let Some(op) = self.op_mut(key) else { continue };
+            if let Kind::Pop(pop) = &mut op.kind {
+                pop.listed = false;
+            }
+            if op.parked {
+                return (Some(key), waiting);
+            }
+        }
+        (None, waiting)
+    }
+
+    fn claim_appended(&mut self, key: OpKey, group: GroupKey, partition: PartitionKey, position: Option<Position>) {
+        self.counters.met += 1;
+        let op = &mut self.ops[key.slot];
+        op.parked = false;
+        let Kind::Pop(pop) = &op.kind else { unreachable!("only pops wait in a group") };
+        let terms = Terms { auto_ack: pop.request.auto_ack, lease_s: pop.request.lease_s };
+        let append = &self.gathering.appends[&partition];
+        let messages = append.fitting(u64::from(pop.request.batch), self.config.answer_bytes_max);
+        let claim = Claim {
+            group,
+            partition,
+            position,
+            next: append.base,
+            end: append.base + messages,
+            slices: Vec::new(),
+            messages,
+            bytes: 0,
+        };
+        self.claim(key, terms, vec![claim]);
     }
 
     /// Plans a cursor's write.
@@ -439,7 +541,19 @@ impl<T: Copy> Log<T> {
     ) -> usize {
         let id = self.cache.partitions[partition].id;
         let name = Arc::clone(&self.groups[group].name);
-        self.write_cursor(CursorPlan { tag: 0, group, partition, id, name, expect, after, lease, dead: None, settles })
+        self.write_cursor(CursorPlan {
+            tag: 0,
+            group,
+            partition,
+            id,
+            name,
+            expect,
+            after,
+            lease,
+            needs_append: false,
+            dead: None,
+            settles,
+        })
     }
 
     /// Whether a pop that has less than its batch waits for more.
@@ -510,36 +624,9 @@ impl<T: Copy> Log<T> {
 
     /// A partition has something for a group: one pop that waits for it looks.
     pub(super) fn wake_parked(&mut self, group: GroupKey, partition: PartitionKey) {
-        if let Some(waiting) = self.groups[group].pinned.get_mut(&partition) {
-            let mut waiting = std::mem::take(waiting);
-            let woken = self.wake_first(&mut waiting);
-            if waiting.is_empty() {
-                self.groups[group].pinned.remove(&partition);
-            } else {
-                self.groups[group].pinned.insert(partition, waiting);
-            }
-            if woken {
-                return;
-            }
+        if let Some(key) = self.first_waiting(group, partition) {
+            self.make_ready(key);
         }
-        let mut parked = std::mem::take(&mut self.groups[group].parked);
-        self.wake_first(&mut parked);
-        self.groups[group].parked = parked;
-    }
-
-    /// Wakes the first that still waits.
-    fn wake_first(&mut self, waiting: &mut std::collections::VecDeque<OpKey>) -> bool {
-        while let Some(key) = waiting.pop_front() {
-            let Some(op) = self.op_mut(key) else { continue };
-            if let Kind::Pop(pop) = &mut op.kind {
-                pop.listed = false;
-            }
-            if op.parked {
-                self.make_ready(key);
-                return true;
-            }
-        }
-        false
     }
 
     /// Candidates are left although a pop that was woken for one has gone: another looks.

@@ -79,6 +79,7 @@ pub struct World {
     /// Pushes that were acknowledged: where, and what.
     stored: Vec<(PartitionId, u64, String)>,
     answered: u64,
+    met: u64,
 }
 
 impl World {
@@ -96,6 +97,7 @@ impl World {
             done: BTreeMap::new(),
             stored: Vec::new(),
             answered: 0,
+            met: 0,
         };
         for _ in 0..brokers {
             let broker = world.broker(brokers > 1);
@@ -135,7 +137,8 @@ impl World {
         self.below(100) < percent
     }
 
-    pub fn run(mut self, steps: u64) {
+    /// Runs so many steps and then to the end of everything. Says how many claims shared the commit of their messages.
+    pub fn run(mut self, steps: u64) -> u64 {
         for _ in 0..steps {
             self.step();
         }
@@ -143,6 +146,7 @@ impl World {
         self.drain();
         self.check_store();
         assert!(self.answered > steps / 20, "most of it was answered");
+        self.met
     }
 
     fn step(&mut self) {
@@ -241,7 +245,10 @@ impl World {
     fn request(&mut self) -> (Request, Asked) {
         match self.below(100) {
             0..40 => self.push(),
-            40..70 => self.pop(0),
+            40..70 => {
+                let wait_ms = if self.chance(40) { 3000 } else { 0 };
+                self.pop(wait_ms)
+            }
             70..90 => self.ack(),
             90..93 => self.fetch(),
             93..95 => {
@@ -482,6 +489,7 @@ impl World {
             self.turn_all();
             self.now_us += 20_000;
         }
+        self.met += self.brokers.iter().map(|broker| broker.log.counters().met).sum::<u64>();
         for broker in &self.brokers {
             let waiting: Vec<_> = broker.asked.values().map(|(key, _, since_us)| (key, since_us)).collect();
             assert!(waiting.is_empty(), "unanswered: {waiting:?}, {:?}", broker.log.usage());
