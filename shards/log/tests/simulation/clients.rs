@@ -28,8 +28,16 @@ const WINDOW_S: i64 = 20;
 /// A client that waits for an answer.
 enum Asked {
     Push(Vec<(Arc<str>, Arc<str>, Vec<Sent>)>),
-    Pop { group: usize, auto_ack: bool },
-    Ack { group: usize, items: Vec<(PartitionId, u64, AckStatus)> },
+    /// With what was acknowledged as done when it was asked.
+    Pop {
+        group: usize,
+        auto_ack: bool,
+        done: BTreeMap<(PartitionId, usize), u64>,
+    },
+    Ack {
+        group: usize,
+        items: Vec<(PartitionId, u64, AckStatus)>,
+    },
     Other,
 }
 
@@ -339,7 +347,8 @@ impl World {
             start: GROUPS[group].1,
             conflation: None,
         };
-        (Request::Pop(request), Asked::Pop { group, auto_ack })
+        let done = self.done.clone();
+        (Request::Pop(request), Asked::Pop { group, auto_ack, done })
     }
 
     fn ack(&mut self) -> (Request, Asked) {
@@ -384,7 +393,9 @@ impl World {
     fn check(&mut self, asked: Asked, answer: Answer) {
         match (asked, answer) {
             (Asked::Push(sent), Answer::Pushed(parts)) => self.check_push(&sent, &parts),
-            (Asked::Pop { group, auto_ack }, Answer::Popped(popped)) => self.check_pop(group, auto_ack, &popped),
+            (Asked::Pop { group, auto_ack, done }, Answer::Popped(popped)) => {
+                self.check_pop(group, auto_ack, &done, &popped);
+            }
             (Asked::Ack { group, items }, Answer::Acked(results)) => self.check_acks(group, &items, &results),
             (Asked::Other, _) | (_, Answer::Failed(_)) => {}
             (_, other) => panic!("an answer to something else: {other:?}"),
@@ -431,12 +442,12 @@ impl World {
         (record.id.map(text), text(record.payload), row.stamp_us)
     }
 
-    fn check_pop(&mut self, group: usize, auto_ack: bool, popped: &Popped) {
+    fn check_pop(&mut self, group: usize, auto_ack: bool, done: &BTreeMap<(PartitionId, usize), u64>, popped: &Popped) {
         assert_eq!(popped.lease.is_some(), !auto_ack && !popped.runs.is_empty());
         for run in &popped.runs {
-            let done = self.done.get(&(run.partition_id, group)).copied().unwrap_or(0);
+            let done = done.get(&(run.partition_id, group)).copied().unwrap_or(0);
             let mut next = run.slices[0].from;
-            assert!(next >= done, "nothing is delivered after its ack: {next} {done}");
+            assert!(next >= done, "nothing is delivered to who asks after its ack: {next} {done}");
             for slice in &run.slices {
                 assert_eq!(slice.from, next, "a run has no holes");
                 assert!(slice.to > slice.from);
@@ -457,7 +468,8 @@ impl World {
                 next = slice.to;
             }
             if auto_ack {
-                self.done.insert((run.partition_id, group), next.max(done));
+                let done = self.done.entry((run.partition_id, group)).or_default();
+                *done = next.max(*done);
             }
         }
     }
@@ -521,7 +533,11 @@ impl World {
                     };
                     let before = self.done.clone();
                     let broker = self.below(self.brokers.len() as u64) as usize;
-                    self.submit(broker, Request::Pop(request), Asked::Pop { group, auto_ack: true });
+                    self.submit(
+                        broker,
+                        Request::Pop(request),
+                        Asked::Pop { group, auto_ack: true, done: before.clone() },
+                    );
                     for _ in 0..20 {
                         self.turn_all();
                         for at in 0..self.brokers.len() {
