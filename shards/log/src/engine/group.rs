@@ -170,6 +170,9 @@ impl Group {
         if self.is_busy(key) {
             return Standing::Nothing;
         }
+        if partition.stale {
+            return Standing::Now;
+        }
         let (next, lease) = match self.known(key) {
             Known::No => return Standing::Now,
             Known::Absent { start } => match start.or_else(|| self.start(partition)) {
