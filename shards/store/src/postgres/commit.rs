@@ -18,7 +18,10 @@
 //!
 //! What was left out stands in the lane's row, so that it can be read there when the connection dies before it answers.
 
-use queen_log::store::{Batch, Committed, KEEP_LEASE};
+use queen_log::{
+    row::DeadLetter,
+    store::{Append, Batch, Committed, KEEP_LEASE},
+};
 use tokio_postgres::{
     Row,
     types::{ToSql, Type},
@@ -30,7 +33,7 @@ use super::{
 };
 
 /// Parameters: 1 lane, 2 batch; 3-9 appends; 10-21 cursors; 22-30 dead letters. No row when the lane is not as expected.
-pub(super) const COMMIT: Sql = Sql {
+const COMMIT: Sql = Sql {
     text: "WITH lane AS MATERIALIZED (
     SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
 ), clock AS MATERIALIZED (
@@ -133,43 +136,184 @@ RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
     ],
 };
 
-/// A batch as the statement's parameters from 3 on, column by column. Borrows the large ones.
+/// The same for a batch of appends alone: a third of the parts, which a server sets up anew for every batch. Parameters as
+/// the first nine of [`COMMIT`].
+const COMMIT_APPENDS: Sql = Sql {
+    text: "WITH lane AS MATERIALIZED (
+    SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now_us FROM lane
+), appended AS (
+    INSERT INTO queen.segment (partition_id, base, next, stamp_us, ahead_us, hashes, data)
+    SELECT a.partition_id, a.base, a.next, greatest(a.floor_us, clock.now_us), a.ahead_us, a.hashes, a.data
+    FROM clock CROSS JOIN unnest($3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[])
+        AS a(partition_id, base, next, floor_us, ahead_us, hashes, data)
+    JOIN queen.partition p ON p.id = a.partition_id
+    WHERE NOT EXISTS (SELECT FROM queen.segment s WHERE s.partition_id = a.partition_id AND s.base >= a.base)
+    ORDER BY a.partition_id, a.base
+    ON CONFLICT DO NOTHING
+    RETURNING partition_id
+)
+UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_cursors = NULL, left_appends = (
+    SELECT array_agg(a.place) FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
+    WHERE a.partition_id NOT IN (SELECT partition_id FROM appended))
+FROM clock WHERE l.id = $1
+RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+    types: &[
+        Type::UUID,
+        Type::INT8,
+        Type::UUID_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::BYTEA_ARRAY,
+    ],
+};
+
+/// The same for a batch of cursors alone. Parameters: 1 lane, 2 batch; 3-13 cursors, without what they need.
+const COMMIT_CURSORS: Sql = Sql {
+    text: "WITH lane AS MATERIALIZED (
+    SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now_us FROM lane
+), wanted AS MATERIALIZED (
+    SELECT w.*, clock.now_us
+    FROM clock CROSS JOIN unnest($3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::uuid[],
+        $10::int8[], $11::int8[], $12::int8[], $13::int8[]) WITH ORDINALITY
+        AS w(partition_id, group_name, expect, version, next, run_end, lease_id, floor_us, for_us, retries, consumed,
+            place)
+), held AS MATERIALIZED (
+    SELECT w.* FROM wanted w
+    JOIN queen.cursor c ON c.partition_id = w.partition_id AND c.group_name = w.group_name
+    WHERE c.version = w.expect
+    ORDER BY w.partition_id, w.group_name COLLATE \"C\"
+    FOR UPDATE OF c
+), changed AS (
+    UPDATE queen.cursor c SET version = h.version, next = h.next, run_end = h.run_end, lease_id = h.lease_id,
+        lease_until_us = greatest(h.floor_us, h.now_us + h.for_us), retries = h.retries, consumed = h.consumed
+    FROM held h WHERE c.partition_id = h.partition_id AND c.group_name = h.group_name
+    RETURNING h.place
+), made AS (
+    INSERT INTO queen.cursor (partition_id, group_name, version, next, run_end, lease_id, lease_until_us, retries,
+        consumed)
+    SELECT w.partition_id, w.group_name, w.version, w.next, w.run_end, w.lease_id,
+        greatest(w.floor_us, w.now_us + w.for_us), w.retries, w.consumed
+    FROM (SELECT count(*) AS locks FROM held) h CROSS JOIN wanted w JOIN queen.partition p ON p.id = w.partition_id
+    WHERE w.expect IS NULL AND h.locks >= 0
+    ORDER BY w.partition_id, w.group_name COLLATE \"C\"
+    ON CONFLICT DO NOTHING
+    RETURNING partition_id, group_name
+)
+UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_appends = NULL, left_cursors = (
+    SELECT array_agg(w.place)
+    FROM unnest($3::uuid[], $4::text[]) WITH ORDINALITY AS w(partition_id, group_name, place)
+    WHERE w.place NOT IN (SELECT place FROM changed)
+        AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
+FROM clock WHERE l.id = $1
+RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+    types: &[
+        Type::UUID,
+        Type::INT8,
+        Type::UUID_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::UUID_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+    ],
+};
+
+/// What a batch has in it: the smallest statement that does all of it is the cheapest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Appends,
+    Cursors,
+    All,
+}
+
+impl Shape {
+    pub(super) fn of(batch: &Batch) -> Self {
+        match (batch.appends.is_empty(), batch.cursors.is_empty()) {
+            (_, true) => Self::Appends,
+            (true, false) if batch.dead.is_empty() => Self::Cursors,
+            _ => Self::All,
+        }
+    }
+
+    pub(super) fn statement(self) -> &'static Sql {
+        match self {
+            Self::Appends => &COMMIT_APPENDS,
+            Self::Cursors => &COMMIT_CURSORS,
+            Self::All => &COMMIT,
+        }
+    }
+}
+
+/// A batch as the parameters of its statement from 3 on, column by column. Borrows the large ones.
 pub(super) struct Columns<'a>(Vec<Box<dyn ToSql + Sync + 'a>>);
 
 impl<'a> Columns<'a> {
     pub(super) fn of(batch: &'a Batch) -> Self {
-        let mut columns = Self(Vec::with_capacity(COMMIT.types.len() - 2));
-        let (appends, cursors, dead) = (&batch.appends, &batch.cursors, &batch.dead);
-        columns.add(appends, |append| Id(append.partition));
-        columns.add(appends, |append| append.base.cast_signed());
-        columns.add(appends, |append| append.next.cast_signed());
-        columns.add(appends, |append| append.floor_us);
-        columns.add(appends, |append| append.ahead_us);
-        columns.add(appends, |append| append.hashes.as_slice());
-        columns.add(appends, |append| append.data.as_slice());
-        columns.add(cursors, |cursor| Id(cursor.partition));
-        columns.add(cursors, |cursor| &*cursor.group);
-        columns.add(cursors, |cursor| cursor.expect);
-        columns.add(cursors, |cursor| cursor.version);
-        columns.add(cursors, |cursor| cursor.needs_append.map(|needed| Id(appends[needed].partition)));
-        columns.add(cursors, |cursor| cursor.next.cast_signed());
-        columns.add(cursors, |cursor| cursor.run_end.cast_signed());
-        columns.add(cursors, |cursor| cursor.lease.map(|lease| Id(lease.id)));
-        columns.add(cursors, |cursor| cursor.lease.map(|lease| lease.floor_us));
+        let shape = Shape::of(batch);
+        let mut columns = Self(Vec::with_capacity(shape.statement().types.len() - 2));
+        if shape != Shape::Cursors {
+            columns.add_appends(&batch.appends);
+        }
+        if shape != Shape::Appends {
+            columns.add_cursors(batch, shape == Shape::All);
+        }
+        if shape == Shape::All {
+            columns.add_dead(&batch.dead);
+        }
         columns
-            .add(cursors, |cursor| cursor.lease.and_then(|lease| (lease.for_us != KEEP_LEASE).then_some(lease.for_us)));
-        columns.add(cursors, |cursor| cursor.retries);
-        columns.add(cursors, |cursor| cursor.consumed.cast_signed());
-        columns.add(dead, |(_, letter)| Id(letter.id));
-        columns.add(dead, |(cursor, _)| *cursor as i64 + 1);
-        columns.add(dead, |(_, letter)| Id(letter.partition));
-        columns.add(dead, |(_, letter)| letter.offset.cast_signed());
-        columns.add(dead, |(_, letter)| &*letter.group);
-        columns.add(dead, |(_, letter)| letter.transaction_id.as_bytes());
-        columns.add(dead, |(_, letter)| letter.error.as_bytes());
-        columns.add(dead, |(_, letter)| letter.retries);
-        columns.add(dead, |(_, letter)| letter.record.as_slice());
-        columns
+    }
+
+    fn add_appends(&mut self, appends: &'a [Append]) {
+        self.add(appends, |append| Id(append.partition));
+        self.add(appends, |append| append.base.cast_signed());
+        self.add(appends, |append| append.next.cast_signed());
+        self.add(appends, |append| append.floor_us);
+        self.add(appends, |append| append.ahead_us);
+        self.add(appends, |append| append.hashes.as_slice());
+        self.add(appends, |append| append.data.as_slice());
+    }
+
+    /// Cursors, with the appends that they need where there may be some.
+    fn add_cursors(&mut self, batch: &'a Batch, with_needs: bool) {
+        let cursors = &batch.cursors;
+        self.add(cursors, |cursor| Id(cursor.partition));
+        self.add(cursors, |cursor| &*cursor.group);
+        self.add(cursors, |cursor| cursor.expect);
+        self.add(cursors, |cursor| cursor.version);
+        if with_needs {
+            self.add(cursors, |cursor| cursor.needs_append.map(|needed| Id(batch.appends[needed].partition)));
+        }
+        self.add(cursors, |cursor| cursor.next.cast_signed());
+        self.add(cursors, |cursor| cursor.run_end.cast_signed());
+        self.add(cursors, |cursor| cursor.lease.map(|lease| Id(lease.id)));
+        self.add(cursors, |cursor| cursor.lease.map(|lease| lease.floor_us));
+        self.add(cursors, |cursor| cursor.lease.and_then(|lease| (lease.for_us != KEEP_LEASE).then_some(lease.for_us)));
+        self.add(cursors, |cursor| cursor.retries);
+        self.add(cursors, |cursor| cursor.consumed.cast_signed());
+    }
+
+    fn add_dead(&mut self, dead: &'a [(usize, DeadLetter)]) {
+        self.add(dead, |(_, letter)| Id(letter.id));
+        self.add(dead, |(cursor, _)| *cursor as i64 + 1);
+        self.add(dead, |(_, letter)| Id(letter.partition));
+        self.add(dead, |(_, letter)| letter.offset.cast_signed());
+        self.add(dead, |(_, letter)| &*letter.group);
+        self.add(dead, |(_, letter)| letter.transaction_id.as_bytes());
+        self.add(dead, |(_, letter)| letter.error.as_bytes());
+        self.add(dead, |(_, letter)| letter.retries);
+        self.add(dead, |(_, letter)| letter.record.as_slice());
     }
 
     fn add<R, T: ToSql + Sync + 'a>(&mut self, rows: &'a [R], value: impl Fn(&'a R) -> T) {

@@ -19,7 +19,7 @@ use tokio_postgres::types::Type;
 
 use super::{
     Server,
-    commit::{COMMIT, Columns, Outcome},
+    commit::{Columns, Outcome, Shape},
     session::{Purpose, Session, Sql, Trouble},
     values::Id,
 };
@@ -98,6 +98,7 @@ impl Lane {
     /// Commits a batch, however long it takes to know whether it is.
     async fn commit(&mut self, server: &Rc<Server>, batch: &Batch) -> Result<Committed, StoreFailure> {
         let columns = Columns::of(batch);
+        let statement = Shape::of(batch).statement();
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
@@ -109,7 +110,7 @@ impl Lane {
                 }
             };
             let number = last + 1;
-            let rows = session.query(&COMMIT, &columns.parameters(&Id(id), &number)).await;
+            let rows = session.query(statement, &columns.parameters(&Id(id), &number)).await;
             let trouble = match rows.and_then(|rows| rows.first().map(Outcome::of).transpose()) {
                 Ok(Some(outcome)) => {
                     self.row = Some((id, number));
