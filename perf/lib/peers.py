@@ -181,9 +181,10 @@ class Postgres:
         finally:
             self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def run(self, statement):
-        """One statement, by psql."""
-        command = ["psql", "-h", self.sockets, "-U", "postgres", "-qXAt", "-v", "ON_ERROR_STOP=1", "-c", statement]
+    def run(self, statement, database="postgres"):
+        """What one statement brings, by psql."""
+        command = ["psql", "-h", self.sockets, "-U", "postgres", "-d", database, "-qXAt", "-v", "ON_ERROR_STOP=1"]
+        command += ["-c", statement]
         ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/")
         if ran.returncode != 0:
             raise Failed(f"{statement}: {ran.stderr.strip()}")
