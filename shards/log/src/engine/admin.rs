@@ -120,7 +120,12 @@ impl<T: Copy> Log<T> {
         for (id, log_start) in starts {
             if let Some(partition) = self.cache.partition_by_id(id) {
                 self.cache.start_log_at(partition, log_start);
-                self.evaluate_groups(partition);
+                if self.cache.partitions[partition].next <= log_start {
+                    // Nothing is left in it: it is read again when somebody names it.
+                    self.forget_partition(partition);
+                } else {
+                    self.evaluate_groups(partition);
+                }
             }
         }
         if !more {

@@ -286,6 +286,9 @@ impl Cache {
         {
             self.segment_bytes -= first.remove().segment.memory_bytes();
         }
+        while partition.index.oldest_ends_by(log_start) {
+            self.indexed_ids -= partition.index.forget_oldest().unwrap_or_default();
+        }
     }
 
     /// Bytes of segments, ids of indexes, queues and partitions in memory.

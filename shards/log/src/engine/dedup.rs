@@ -88,6 +88,11 @@ impl Index {
         Some(oldest.hashes.len())
     }
 
+    /// Whether its oldest segment ends at or below an offset.
+    pub(super) fn oldest_ends_by(&self, offset: u64) -> bool {
+        self.segments.front().is_some_and(|oldest| oldest.base + oldest.hashes.len() as u64 <= offset)
+    }
+
     /// The stamp of its oldest segment.
     pub(super) fn oldest_us(&self) -> Option<i64> {
         self.segments.front().map(|segment| segment.stamp_us)

@@ -46,8 +46,8 @@ impl<T: Copy> Log<T> {
         }
     }
 
-    /// Forgets a partition, unless something of it is in a commit.
-    fn forget_partition(&mut self, key: PartitionKey) {
+    /// Forgets a partition, unless something of it is in a commit: then its row is read again.
+    pub(super) fn forget_partition(&mut self, key: PartitionKey) {
         let queue = self.cache.partitions[key].queue;
         let groups = self.cache.groups_of(queue);
         if self.cache.partitions[key].appending || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
