@@ -11,7 +11,7 @@ pub(super) fn lines(roles: &Roles, shards: usize) -> Vec<RoleLine> {
         owns: format!("slice {} of {shards} of the ephemeral queues, and the connections it accepts", shard + 1),
     });
     let mesh = role("mesh", roles, roles.mesh, "nothing while the node is alone");
-    let store = role("store", roles, roles.store, "the declarations, in SQLite on a thread of its own");
+    let store = role("store", roles, roles.store, "durable queues and declarations");
     data.chain([mesh, store]).collect()
 }
 

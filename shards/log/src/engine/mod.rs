@@ -282,11 +282,17 @@ impl<T: Copy> Log<T> {
         key
     }
 
-    /// Nobody waits for the answer any more: what is parked is answered with nothing, anything else as it comes.
+    /// Nobody waits for the answer any more: what waits for messages is answered with nothing, now or once its commit is
+    /// done; anything else as it comes.
     pub fn cancel(&mut self, key: OpKey, mono_us: u64) {
         self.mono_us = mono_us;
-        if self.op(key).is_some_and(|op| op.parked) {
-            self.give_up(key);
+        let Some(op) = self.op_mut(key) else { return };
+        match &mut op.kind {
+            // It may come out of the commit without messages: then it must not wait for others.
+            Kind::Pop(pop) if op.committing => pop.request.wait_ms = 0,
+            Kind::Pop(pop) if pop.request.wait_ms > 0 => self.give_up(key),
+            Kind::Fetch(fetch) if fetch.request.max_wait_ms > 0 => self.give_up(key),
+            _ => {}
         }
     }
 

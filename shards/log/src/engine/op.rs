@@ -98,6 +98,8 @@ pub(super) struct PopOp {
     pub(super) groups: Vec<GroupKey>,
     /// Queues of a discovery, once they were read.
     pub(super) discovered: Option<Vec<QueueId>>,
+    /// The store's time when it came: where a group that is new with it starts.
+    pub(super) came_us: Option<i64>,
     /// It waits for a fuller batch until then.
     pub(super) linger_us: Option<u64>,
     /// The store was asked what other brokers have done since it came.

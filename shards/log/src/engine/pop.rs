@@ -76,6 +76,7 @@ impl PopOp {
             request,
             groups: Vec::new(),
             discovered: None,
+            came_us: None,
             linger_us: None,
             refreshed: false,
             unborn: false,
@@ -97,6 +98,8 @@ impl PopOp {
 
 impl<T: Copy> Log<T> {
     pub(super) fn step_pop(&mut self, key: OpKey, pop: &mut PopOp) -> Step {
+        let now_us = self.now_us();
+        pop.came_us.get_or_insert(now_us);
         let one = match self.targets(key, pop) {
             Targets::Waits => return Step::Waits,
             Targets::Unborn => return self.nothing(key, pop, None),
@@ -197,7 +200,8 @@ impl<T: Copy> Log<T> {
             if self.wait(key, wait.clone()) {
                 let (mode, from_us) = match pop.request.start {
                     Start::All => ("all", Some(0)),
-                    Start::New => ("new", None),
+                    // What was answered before it came is stamped at most this; what comes while it is registered is new.
+                    Start::New => ("new", pop.came_us.map(|came_us| came_us + 1)),
                     Start::From(from_us) => ("timestamp", Some(from_us)),
                 };
                 let conflation = pop.request.conflation.unwrap_or(false);

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod rig;
+mod server;
 mod suite;
 
 /// Runs each function of the suite on both databases.
