@@ -24,15 +24,10 @@ pub fn read(address: SocketAddr, partitions: usize, history: &History) -> Result
             client.pop(&pop).map_err(|trouble| Failed(format!("the log could not be read: {trouble:?}")))?;
         empty = if messages.is_empty() { empty + 1 } else { 0 };
         for popped in messages {
-            let number = popped.payload["message"].as_u64().and_then(|number| usize::try_from(number).ok());
             let partition = (0..partitions).find(|&number| partition_name(number) == popped.partition);
             let partition =
                 partition.ok_or_else(|| Failed(format!("the log has a partition {:?}", popped.partition)))?;
-            let message = number.filter(|&number| {
-                history.messages.get(number).is_some_and(|message| {
-                    message.transaction_id == popped.transaction_id && message.partition == partition
-                })
-            });
+            let message = history.identify(&popped);
             log.partitions[partition].push(Seen { message, message_id: popped.message_id, offset: popped.offset });
         }
     }

@@ -11,7 +11,6 @@ use std::{
 use crate::{
     history::{Ack, AckItem, AckWord, Delivery, Group, Lease, MessageNumber, Seen},
     load::{LEASE, Shared},
-    produce::partition_name,
     random::Random,
     wire::{AckRequest, Client, Pop, Popped},
 };
@@ -78,14 +77,9 @@ fn by_partition(shared: &Shared, messages: Vec<Popped>) -> Vec<Run> {
     let history = shared.history();
     let mut runs: BTreeMap<String, Run> = BTreeMap::new();
     for popped in messages {
-        let Popped { transaction_id, message_id, partition, partition_id, offset, payload } = popped;
         // What carries another message's number, or came from another partition, is not what was pushed.
-        let number = payload["message"].as_u64().and_then(|number| usize::try_from(number).ok());
-        let message = number.filter(|&number| {
-            history.messages.get(number).is_some_and(|message| {
-                message.transaction_id == transaction_id && partition_name(message.partition) == partition
-            })
-        });
+        let message = history.identify(&popped);
+        let Popped { transaction_id, message_id, partition, partition_id, offset, .. } = popped;
         let number = partition.strip_prefix('p').and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);
         let run = runs.entry(partition).or_insert_with(|| Run {
             partition: number,

@@ -5,6 +5,11 @@
 
 use std::collections::HashMap;
 
+use crate::{
+    produce::{pad, partition_name},
+    wire::Popped,
+};
+
 /// A message's number in its history.
 pub type MessageNumber = usize;
 
@@ -171,6 +176,18 @@ impl AckWord {
 pub struct Log {
     /// Messages in their order.
     pub partitions: Vec<Vec<Seen>>,
+}
+
+impl History {
+    /// Which message this is, if its payload, transaction id and partition are those that were pushed together.
+    pub fn identify(&self, popped: &Popped) -> Option<MessageNumber> {
+        let number = usize::try_from(popped.payload["message"].as_u64()?).ok()?;
+        let message = self.messages.get(number)?;
+        let is_it = message.transaction_id == popped.transaction_id
+            && partition_name(message.partition) == popped.partition
+            && popped.payload["pad"] == pad(number);
+        is_it.then_some(number)
+    }
 }
 
 impl Log {

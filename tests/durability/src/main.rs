@@ -17,6 +17,8 @@ mod arguments;
 mod audit;
 mod broker;
 mod consume;
+#[cfg(test)]
+mod fake;
 mod faults;
 mod history;
 mod http;

@@ -15,6 +15,9 @@ use crate::{
 /// Messages of a push, at most; most have one.
 const BATCH_MAX: u64 = 20;
 
+/// The name of who draws pads.
+const PADS: u64 = 0x9ad;
+
 /// Pushes until it is told to stop.
 pub fn run(shared: &Shared, mut client: Client, producer: usize) {
     let mut random = Random::new(shared.seed, producer as u64);
@@ -49,9 +52,16 @@ fn next(shared: &Shared, producer: usize, sequences: &mut [u64], random: &mut Ra
     let number = history.messages.len();
     history.messages.push(Message { partition, producer, sequence, transaction_id: transaction_id.clone() });
     drop(history);
-    let pad_bytes = if random.percent(5) { random.within(2_000, 20_000) } else { random.within(0, 500) };
-    let pad: String = (0..pad_bytes).map(|_| char::from(b'a' + (random.next() % 26) as u8)).collect();
-    Outgoing { number, partition, transaction_id, payload: json!({"message": number, "pad": pad}).to_string() }
+    let payload = json!({"message": number, "pad": pad(number)}).to_string();
+    Outgoing { number, partition, transaction_id, payload }
+}
+
+/// What follows the number in a message's payload: so that any other bytes than those that were pushed are seen, it
+/// follows from the number. One in twenty is long.
+pub fn pad(number: MessageNumber) -> String {
+    let mut random = Random::new(number as u64, PADS);
+    let bytes = if random.percent(5) { random.within(2_000, 20_000) } else { random.within(0, 500) };
+    (0..bytes).map(|_| char::from(b'a' + (random.next() % 26) as u8)).collect()
 }
 
 fn push_until_answered(shared: &Shared, client: &mut Client, messages: &[Outgoing], random: &mut Random) {
