@@ -184,7 +184,7 @@ impl State {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         match path {
             "/api/v1/push" => self.push(body, fault),
-            "/api/v1/ack" => self.ack(&[body.clone()], body["consumerGroup"].as_str().unwrap(), fault),
+            "/api/v1/ack" => self.ack(std::slice::from_ref(body), body["consumerGroup"].as_str().unwrap(), fault),
             "/api/v1/ack/batch" => {
                 let acks = body["acknowledgments"].as_array().unwrap();
                 self.ack(acks, body["consumerGroup"].as_str().unwrap(), fault)
