@@ -3,7 +3,7 @@
 use std::{
     io::Write as _,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         LazyLock,
         atomic::{AtomicU32, Ordering},
@@ -23,6 +23,8 @@ struct Cluster {
     /// Ends in `/postgres`, the database that is always there.
     url: String,
     dir: PathBuf,
+    /// Stops the server when the pipe to it closes: when this process ends, however it does.
+    _watcher: Child,
 }
 
 impl Cluster {
@@ -32,12 +34,10 @@ impl Cluster {
         let started =
             Command::new(script).arg("start").arg(&dir).stderr(Stdio::inherit()).output().expect("the script runs");
         assert!(started.status.success(), "tests/postgres start failed");
-        // It reads until this process is gone, however it ends, and stops the server then.
         let stop = format!("cat >/dev/null; exec {script} stop {}", dir.display());
-        let mut watcher = Command::new("sh").args(["-c", &stop]).stdin(Stdio::piped()).spawn().expect("sh runs");
-        std::mem::forget(watcher.stdin.take());
+        let watcher = Command::new("sh").args(["-c", &stop]).stdin(Stdio::piped()).spawn().expect("sh runs");
         let url = String::from_utf8(started.stdout).expect("a URL").trim().to_owned();
-        Self { url, dir }
+        Self { url, dir, _watcher: watcher }
     }
 }
 

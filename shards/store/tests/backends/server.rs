@@ -41,11 +41,24 @@ async fn works(rig: &Rig, name: &str) {
     assert_eq!(rig.partition_now(partition.id).await.map(|row| row.next), Some(3));
 }
 
-fn works_with(database: &TestDatabase, config: PostgresConfig, name: &'static str) {
+/// The broker's connections.
+const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity a JOIN pg_stat_ssl s USING (pid)
+    WHERE a.datname = current_database() AND a.application_name LIKE 'queen %'";
+
+fn works_with(database: &TestDatabase, config: PostgresConfig, name: &'static str, encrypted: bool) {
+    // Those of the broker before are closed when the server has seen it.
+    while database.sql(CONNECTIONS) != "0" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let Opened { seed, declarations } = open(config);
     assert!(declarations.is_some(), "{seed:?}");
     let beside = database.clone();
-    rig::run(async move || works(&rig_on(seed.start(), &beside), name).await);
+    rig::run(async move || {
+        let rig = rig_on(seed.start(), &beside);
+        works(&rig, name).await;
+        assert!(rig.count(CONNECTIONS) > 0);
+        assert_eq!(rig.count(&format!("{CONNECTIONS} AND s.ssl <> {encrypted}")), 0, "{name}");
+    });
 }
 
 /// Ends the broker's connections that commit, for as long as it lives.
@@ -265,16 +278,9 @@ fn it_speaks_over_tcp_and_sockets_encrypted_or_not_prepared_or_not() {
     };
     let url = &database.url;
     let by_name = url.replace("127.0.0.1", "localhost");
-    let encrypted = || {
-        database.sql(
-            "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
-        WHERE s.ssl AND a.application_name LIKE 'queen %'",
-        )
-    };
-
-    works_with(&database, of_url(url, &|options| options.ssl_mode = SslMode::Disable), "plain");
-    works_with(&database, of_url(url, &|options| options.ssl_mode = SslMode::Require), "required");
-    works_with(&database, of_url(url, &|options| options.named_statements = false), "unnamed");
+    works_with(&database, of_url(url, &|options| options.ssl_mode = SslMode::Disable), "plain", false);
+    works_with(&database, of_url(url, &|options| options.ssl_mode = SslMode::Require), "required", true);
+    works_with(&database, of_url(url, &|options| options.named_statements = false), "unnamed", true);
     let trusting = |mode, root: &Path| {
         let root: PathBuf = root.to_owned();
         move |options: &mut PostgresOptions| {
@@ -282,15 +288,14 @@ fn it_speaks_over_tcp_and_sockets_encrypted_or_not_prepared_or_not() {
             options.ssl_root_cert = Some(root.clone());
         }
     };
-    works_with(&database, of_url(url, &trusting(SslMode::VerifyCa, &certificate)), "verify-ca");
-    works_with(&database, of_url(&by_name, &trusting(SslMode::VerifyFull, &certificate)), "verify-full");
+    works_with(&database, of_url(url, &trusting(SslMode::VerifyCa, &certificate)), "verify-ca", true);
+    works_with(&database, of_url(&by_name, &trusting(SslMode::VerifyFull, &certificate)), "verify-full", true);
     let by_parameter = format!("{by_name}?sslmode=verify-full&sslrootcert={}", certificate.display());
-    works_with(&database, of_url(&by_parameter, &|_| {}), "by parameter");
+    works_with(&database, of_url(&by_parameter, &|_| {}), "by parameter", true);
     let (server, _) = url.split_once('@').expect("a URL with a password");
     let (_, port_and_name) = url.rsplit_once(':').expect("a URL with a port");
     let socket = database.dir.to_str().expect("UTF-8").replace('/', "%2F");
-    works_with(&database, of_url(&format!("{server}@{socket}:{port_and_name}"), &|_| {}), "socket");
-    assert_eq!(encrypted(), "0", "all of them are closed by now");
+    works_with(&database, of_url(&format!("{server}@{socket}:{port_and_name}"), &|_| {}), "socket", false);
 
     // The name is not in the certificate; and this issuer signed nothing.
     for refused in [

@@ -170,13 +170,11 @@ pub async fn a_batch_of_nothing_has_a_time(rig: &Rig) {
 pub async fn payloads_come_back_byte_for_byte(rig: &Rig) {
     let partition = rig.partition("q").await;
     let large: Vec<u8> = (0..10 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let mut base = 0;
-    for data in [vec![0; 100], b"\\000 '\\' \x00\xff".to_vec(), Vec::new(), large.clone()] {
+    for (base, data) in (0..).zip([vec![0; 100], b"\\000 '\\' \x00\xff".to_vec(), Vec::new(), large.clone()]) {
         let append = queen_log::store::Append { data: data.clone(), ..append(&partition, base, base + 1) };
         let committed = rig.commit(Batch { appends: vec![append], ..Batch::default() }).await;
         assert!(committed.stamps[0].is_some());
         assert!(segments(rig, &partition, base).await == [(base, base + 1, data)]);
-        base += 1;
     }
 }
 
