@@ -110,7 +110,7 @@ pub struct SegmentRow {
     pub stamp_us: i64,
     /// The hashes of its transaction ids, 8 bytes each, little endian; empty when it has none at all.
     pub hashes: Vec<u8>,
-    /// [`pack`](crate::segment::pack)ed records.
+    /// Records, [packed](crate::segment::Packer::pack).
     pub data: Vec<u8>,
 }
 

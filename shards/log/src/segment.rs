@@ -6,7 +6,9 @@
 //!
 //! The number of records and their offsets stand in the row beside it.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::{
     id::message_id,
@@ -94,58 +96,83 @@ impl Segment {
     }
 }
 
-/// The stored form of records.
-#[must_use]
-pub fn pack(records: &[u8]) -> Vec<u8> {
-    let mut stored = Vec::with_capacity(records.len() + 8);
-    stored.push(VERSION);
-    if records.len() >= COMPRESS_FROM_BYTES
-        && let Ok(compressed) = zstd::bulk::compress(records, ZSTD_LEVEL)
-        && compressed.len() < records.len() / 8 * 7
-    {
-        stored.push(ZSTD);
-        put_varint(&mut stored, records.len() as u64);
-        stored.extend_from_slice(&compressed);
-    } else {
-        stored.push(PLAIN);
-        put_varint(&mut stored, records.len() as u64);
-        stored.extend_from_slice(records);
-    }
-    stored
+/// Packs segments and unpacks them. Keeps zstd's contexts, which cost more to set up than a small segment to compress.
+pub struct Packer {
+    compressor: Compressor<'static>,
+    decompressor: Decompressor<'static>,
 }
 
-/// Reads the stored form of the segment from `base` to `next`, exclusive.
-///
-/// # Errors
-/// [`SegmentError`]
-pub fn unpack(stored: &[u8], base: u64, next: u64, stamp_us: i64) -> Result<Segment, SegmentError> {
-    let damaged = |what| SegmentError::Damaged { base, what };
-    let mut reader = Reader(stored);
-    let version = reader.byte().ok_or(damaged("it is empty"))?;
-    if version != VERSION {
-        return Err(SegmentError::Version(version));
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
     }
-    let form = reader.byte().ok_or(damaged("it has no form"))?;
-    let raw_bytes = reader.varint().and_then(|length| usize::try_from(length).ok());
-    let raw_bytes = raw_bytes.filter(|&length| u32::try_from(length).is_ok()).ok_or(damaged("it has no length"))?;
-    let bytes: Arc<[u8]> = match form {
-        PLAIN => reader.0.into(),
-        ZSTD => zstd::bulk::decompress(reader.0, raw_bytes).map_err(|_| damaged("zstd cannot read it"))?.into(),
-        _ => return Err(damaged("its form is unknown")),
-    };
-    if bytes.len() != raw_bytes {
-        return Err(damaged("it is longer or shorter than it says"));
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        let level = "a level that zstd has, and memory";
+        Self { compressor: Compressor::new(ZSTD_LEVEL).expect(level), decompressor: Decompressor::new().expect(level) }
     }
-    let mut ends = Vec::with_capacity(usize::try_from(next - base).unwrap_or_default().min(raw_bytes));
-    let mut at = 0;
-    while at < bytes.len() {
-        at += decode(&bytes[at..]).ok_or(damaged("a record is cut short"))?.1;
-        ends.push(at as u32);
+}
+
+impl Packer {
+    /// The stored form of records.
+    #[must_use]
+    pub fn pack(&mut self, records: &[u8]) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(records.len() + 8);
+        stored.push(VERSION);
+        let compressed =
+            if records.len() >= COMPRESS_FROM_BYTES { self.compressor.compress(records).ok() } else { None };
+        match compressed.filter(|compressed| compressed.len() < records.len() / 8 * 7) {
+            Some(compressed) => {
+                stored.push(ZSTD);
+                put_varint(&mut stored, records.len() as u64);
+                stored.extend_from_slice(&compressed);
+            }
+            None => {
+                stored.push(PLAIN);
+                put_varint(&mut stored, records.len() as u64);
+                stored.extend_from_slice(records);
+            }
+        }
+        stored
     }
-    if ends.len() as u64 != next - base {
-        return Err(damaged("it has more or fewer records than its row says"));
+
+    /// Reads the stored form of the segment from `base` to `next`, exclusive.
+    ///
+    /// # Errors
+    /// [`SegmentError`]
+    pub fn unpack(&mut self, stored: &[u8], base: u64, next: u64, stamp_us: i64) -> Result<Segment, SegmentError> {
+        let damaged = |what| SegmentError::Damaged { base, what };
+        let mut reader = Reader(stored);
+        let version = reader.byte().ok_or(damaged("it is empty"))?;
+        if version != VERSION {
+            return Err(SegmentError::Version(version));
+        }
+        let form = reader.byte().ok_or(damaged("it has no form"))?;
+        let raw_bytes = reader.varint().and_then(|length| usize::try_from(length).ok());
+        let raw_bytes = raw_bytes.filter(|&length| u32::try_from(length).is_ok()).ok_or(damaged("it has no length"))?;
+        let bytes: Arc<[u8]> = match form {
+            PLAIN => reader.0.into(),
+            ZSTD => {
+                self.decompressor.decompress(reader.0, raw_bytes).map_err(|_| damaged("zstd cannot read it"))?.into()
+            }
+            _ => return Err(damaged("its form is unknown")),
+        };
+        if bytes.len() != raw_bytes {
+            return Err(damaged("it is longer or shorter than it says"));
+        }
+        let mut ends = Vec::with_capacity(usize::try_from(next - base).unwrap_or_default().min(raw_bytes));
+        let mut at = 0;
+        while at < bytes.len() {
+            at += decode(&bytes[at..]).ok_or(damaged("a record is cut short"))?.1;
+            ends.push(at as u32);
+        }
+        if ends.len() as u64 != next - base {
+            return Err(damaged("it has more or fewer records than its row says"));
+        }
+        Ok(Segment { base, stamp_us, bytes, ends: ends.into() })
     }
-    Ok(Segment { base, stamp_us, bytes, ends: ends.into() })
 }
 
 #[cfg(test)]
@@ -165,9 +192,9 @@ mod tests {
     fn small_and_large_segments_come_back() {
         for (count, payload) in [(1, &b"1"[..]), (500, &b"{\"some\":\"json text that repeats\"}"[..])] {
             let records = records(count, payload);
-            let stored = pack(&records.bytes);
+            let stored = Packer::default().pack(&records.bytes);
             assert_eq!(stored[1], if count == 1 { PLAIN } else { ZSTD });
-            let segment = unpack(&stored, 7, 7 + count as u64, 5).expect("a segment");
+            let segment = Packer::default().unpack(&stored, 7, 7 + count as u64, 5).expect("a segment");
             assert_eq!(segment.next(), 7 + count as u64);
             assert_eq!(segment.record(7 + count as u64 - 1).payload, payload);
             assert_eq!(&*segment.ends, &*records.ends);
@@ -176,10 +203,13 @@ mod tests {
 
     #[test]
     fn what_was_not_written_is_refused() {
-        let stored = pack(&records(3, b"abc").bytes);
-        assert!(matches!(unpack(&stored, 0, 4, 0), Err(SegmentError::Damaged { .. })));
-        assert!(matches!(unpack(&stored[..stored.len() - 1], 0, 3, 0), Err(SegmentError::Damaged { .. })));
-        assert!(matches!(unpack(&[], 0, 3, 0), Err(SegmentError::Damaged { .. })));
-        assert_eq!(unpack(&[9, 0, 0], 0, 3, 0).err(), Some(SegmentError::Version(9)));
+        let stored = Packer::default().pack(&records(3, b"abc").bytes);
+        assert!(matches!(Packer::default().unpack(&stored, 0, 4, 0), Err(SegmentError::Damaged { .. })));
+        assert!(matches!(
+            Packer::default().unpack(&stored[..stored.len() - 1], 0, 3, 0),
+            Err(SegmentError::Damaged { .. })
+        ));
+        assert!(matches!(Packer::default().unpack(&[], 0, 3, 0), Err(SegmentError::Damaged { .. })));
+        assert_eq!(Packer::default().unpack(&[9, 0, 0], 0, 3, 0).err(), Some(SegmentError::Version(9)));
     }
 }

@@ -15,7 +15,6 @@ use crate::{
     id::{LeaseId, PartitionId},
     request::{Acked, Run},
     row::DeadLetter,
-    segment,
     store::{Append, Batch, CursorWrite, LeaseWrite, Work},
 };
 
@@ -202,7 +201,7 @@ impl<T: Copy> Log<T> {
                 floor_us: partition.stamp_us,
                 ahead_us: append.ahead_us,
                 hashes: dedup::pack(&append.hashes),
-                data: segment::pack(&append.bytes),
+                data: self.packer.pack(&append.bytes),
             }
         });
         let appends = appends.collect();

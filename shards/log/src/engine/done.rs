@@ -14,7 +14,7 @@ use crate::{
     id::PartitionId,
     request::{Answer, Failure, Popped, Pushed, Run, Slice},
     row::{GroupRow, Lease, PartitionRow, QueueRow, SegmentRow},
-    segment::{Segment, unpack},
+    segment::Segment,
     store::{Committed, Created, Done, Load, Loaded, StoreFailure},
 };
 
@@ -174,7 +174,7 @@ impl<T: Copy> Log<T> {
         }
         let mut readable = true;
         for row in rows {
-            match unpack(&row.data, row.base, row.next, row.stamp_us) {
+            match self.packer.unpack(&row.data, row.base, row.next, row.stamp_us) {
                 Ok(segment) => {
                     self.counters.segments_loaded += 1;
                     self.cache.put_segment(key, Arc::new(segment), dedup::unpack(&row.hashes).into());

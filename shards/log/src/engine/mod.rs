@@ -54,7 +54,7 @@ use self::{
 use crate::{
     id::{PartitionId, TenantId, Uuid},
     request::{Answer, Failure, Request},
-    segment::SegmentError,
+    segment::{Packer, SegmentError},
     store::{Admin, Create, Load, Work},
 };
 
@@ -87,6 +87,7 @@ pub struct Log<T> {
     clock: StoreClock,
     mono_us: u64,
     random: u64,
+    packer: Packer,
     cache: Cache,
     groups: Slab<Group>,
     ops: Slab<Op<T>>,
@@ -199,6 +200,7 @@ impl<T: Copy> Log<T> {
             clock: StoreClock::default(),
             mono_us: 0,
             random: config.seed | 1,
+            packer: Packer::default(),
             cache: Cache::default(),
             groups: Slab::new(),
             ops: Slab::new(),

@@ -13,7 +13,7 @@ use queen_log::{
         PushPart, PushRequest, Pushed, PushedPart, Request, Scope, Start,
     },
     row::QUEUE_MODE,
-    segment::unpack,
+    segment::Packer,
     store::{Done, StoreFailure, Work},
 };
 
@@ -241,6 +241,7 @@ impl World {
                 self.store.work(&work, self.now_us as i64);
             }
         }
+        self.met += self.brokers[at].log.counters().met;
         let shared = self.brokers.len() > 1;
         self.brokers[at] = self.broker(shared);
     }
@@ -436,7 +437,7 @@ impl World {
     fn stored_at(&self, partition: PartitionId, offset: u64) -> (Option<String>, String, i64) {
         let (_, row) =
             self.store.segments.range((partition, 0)..=(partition, offset)).next_back().expect("a segment before it");
-        let segment = unpack(&row.data, row.base, row.next, row.stamp_us).expect("readable");
+        let segment = Packer::default().unpack(&row.data, row.base, row.next, row.stamp_us).expect("readable");
         let record = segment.record(offset);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         (record.id.map(text), text(record.payload), row.stamp_us)
