@@ -170,7 +170,7 @@ impl<T: Copy> Log<T> {
                 None => return false,
             },
         };
-        if !self.may_commit() {
+        if !self.may_gather() {
             return true;
         }
         let results = self.ack_results(ack, &found, held, &settled, live.is_some(), letter.is_some());
@@ -387,7 +387,7 @@ impl<T: Copy> Log<T> {
                 Err(_) => {}
                 Ok(None) => later.push(id),
                 Ok(Some(held)) if held.position.lease.map(|lease| lease.id) != Some(lease) => {}
-                Ok(Some(_)) if !self.may_commit() => later.push(id),
+                Ok(Some(_)) if !self.may_gather() => later.push(id),
                 Ok(Some(Held { group, partition, position })) => {
                     let after = Position { version: self.new_version(), lease: None, ..position };
                     self.plan_cursor(group, partition, Some(position.version), after, None, Settles::Nobody);

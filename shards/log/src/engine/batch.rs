@@ -25,6 +25,14 @@ const SEGMENT_BYTES: usize = 1024 * 1024;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 const BATCH_ROWS: usize = 2000;
 
+/// So many batches are under way whatever is in them: one is made durable while the next is written.
+const COMMITS_EAGER: usize = 2;
+
+/// A batch of so many bytes or rows is worth a further commit beside them. Smaller ones wait for one of the others to end
+/// and grow: each commit has a price of its own, and shares of two large ones cost less than eight small ones.
+const WORTH_BYTES: usize = 256 * 1024;
+const WORTH_ROWS: usize = 256;
+
 /// The batch that is being gathered.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
@@ -153,6 +161,10 @@ impl Gathering {
         self.bytes >= BATCH_BYTES || self.appends.len() + self.cursors.len() >= BATCH_ROWS
     }
 
+    fn is_worth_a_commit(&self) -> bool {
+        self.bytes >= WORTH_BYTES || self.appends.len() + self.cursors.len() >= WORTH_ROWS
+    }
+
     /// Counts bytes that an append took in.
     pub(super) fn grew(&mut self, bytes: usize) {
         self.bytes += bytes;
@@ -160,9 +172,9 @@ impl Gathering {
 }
 
 impl<T: Copy> Log<T> {
-    /// Whether writes can be planned now.
-    pub(super) fn may_commit(&self) -> bool {
-        self.commits < self.config.commits_max && !self.gathering.is_full()
+    /// Whether writes can be planned now. They may have to wait for a commit to end.
+    pub(super) fn may_gather(&self) -> bool {
+        !self.gathering.is_full()
     }
 
     /// Plans a cursor's write and holds the cursor. The tag names it within the batch.
@@ -176,9 +188,11 @@ impl<T: Copy> Log<T> {
         tag
     }
 
-    /// Sends the gathered batch off, if there is anything in it.
+    /// Sends the gathered batch off, if there is anything in it and it is its turn.
     pub(super) fn emit_commit(&mut self) {
-        if self.gathering.is_empty() {
+        let may_start = self.commits < COMMITS_EAGER.min(self.config.commits_max)
+            || self.commits < self.config.commits_max && self.gathering.is_worth_a_commit();
+        if self.gathering.is_empty() || !may_start {
             return;
         }
         self.meet();
@@ -191,8 +205,7 @@ impl<T: Copy> Log<T> {
         plan.appends.sort_unstable_by_key(|append| append.id);
         plan.cursors.sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         let appends = plan.appends.iter().map(|append| {
-            let partition = &mut self.cache.partitions[append.partition];
-            partition.appending = true;
+            let partition = &self.cache.partitions[append.partition];
             Append {
                 partition: append.id,
                 queue: self.cache.queues[partition.queue].row.id,

@@ -46,7 +46,7 @@ pub(super) struct Partition {
     pub(super) ahead_us: i64,
     /// Another broker has written: what is known of its end is too old to append to.
     pub(super) stale: bool,
-    /// An append is being committed.
+    /// An append is being gathered or committed.
     pub(super) appending: bool,
     pub(super) index: Index,
     segments: BTreeMap<u64, Cached>,

@@ -217,9 +217,22 @@ impl<T: Copy> Log<T> {
         let key = self.cache.put_partition(row, queue);
         if new {
             self.wake_unborn();
+            if row.next > 0 {
+                self.cursors_may_be_there(key, queue);
+            }
         }
         self.evaluate_groups(key);
         key
+    }
+
+    /// A partition that is not young came after a group's cursors were read: it may have one.
+    fn cursors_may_be_there(&mut self, partition: PartitionKey, queue: QueueKey) {
+        for group in self.cache.groups_of(queue) {
+            let group = &mut self.groups[group];
+            if group.scan == Scan::Done && !group.cursors.contains_key(&partition) {
+                group.cursor(partition).known = Known::No;
+            }
+        }
     }
 
     fn created(&mut self, wait: &Wait, created: Created) {
@@ -354,7 +367,10 @@ impl<T: Copy> Log<T> {
         self.commits -= 1;
         for append in plan.appends {
             let ops: Vec<_> = append.parts.iter().map(|part| part.op).collect();
-            self.cache.partitions[append.partition].appending = false;
+            let partition = &mut self.cache.partitions[append.partition];
+            partition.appending = false;
+            // What another broker has written meanwhile was passed over.
+            partition.stale = true;
             self.return_parts(append);
             for op in ops {
                 self.fail(op, failure);

@@ -15,15 +15,23 @@ use crate::{
 
 impl<T: Copy> Log<T> {
     pub(super) fn step_fetch(&mut self, key: OpKey, fetch: &mut FetchOp) -> Step {
+        let waits_for_more = self.may_wait_for_more(key);
         let mut bytes_left = fetch.request.max_bytes;
         let mut bytes = 0;
         let mut answer = Vec::with_capacity(fetch.request.entries.len());
         let mut partitions = Vec::new();
         for index in 0..fetch.request.entries.len() {
-            let Some((fetched, partition, size)) = self.fetch_entry(key, fetch, index, bytes_left) else { continue };
+            let Some((fetched, partition, size)) = self.fetch_entry(key, fetch, index, bytes_left, waits_for_more)
+            else {
+                continue;
+            };
             bytes_left = bytes_left.saturating_sub(size);
             // An empty payload counts too: it is something new.
             bytes += size;
+            if !waits_for_more && bytes > 0 {
+                // What the others have is asked for again by who wants it.
+                bytes_left = 0;
+            }
             partitions.extend(partition);
             answer.push(fetched);
         }
@@ -59,6 +67,7 @@ impl<T: Copy> Log<T> {
         fetch: &FetchOp,
         index: usize,
         bytes_left: u64,
+        waits_for_more: bool,
     ) -> Option<(Fetched, Option<PartitionKey>, u64)> {
         let entry = &fetch.request.entries[index];
         let unknown = || Some((Fetched { error: Some(FetchError::Unknown), ..Fetched::default() }, None, 0));
@@ -104,6 +113,7 @@ impl<T: Copy> Log<T> {
             messages: u64::MAX,
             bytes: bytes.min(self.config.answer_bytes_max),
             stamped_until_us: i64::MAX,
+            waits_for_more,
         };
         let (slices, size) = self.slices(key, partition, &reach)?;
         fetched.slices = slices;

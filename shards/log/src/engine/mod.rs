@@ -272,6 +272,7 @@ impl<T: Copy> Log<T> {
             committing: false,
             due_us,
             absent: Vec::new(),
+            rounds: 0,
             probes: Vec::new(),
         });
         let key = OpKey { slot, serial };
@@ -313,7 +314,7 @@ impl<T: Copy> Log<T> {
         for queue in mem::take(&mut self.zombies) {
             self.forget_queue(queue);
         }
-        if self.may_commit() {
+        if self.may_gather() {
             for key in mem::take(&mut self.stalled) {
                 self.make_ready(key);
             }
@@ -472,6 +473,13 @@ impl<T: Copy> Log<T> {
         self.work.push((self.last_job, work));
     }
 
+    /// Whether an operation that has found something may wait for more to be read.
+    fn may_wait_for_more(&mut self, key: OpKey) -> bool {
+        let op = &mut self.ops[key.slot];
+        op.rounds += 1;
+        op.rounds <= ROUNDS_MAX
+    }
+
     /// Whether the store has said to an operation that something is not there.
     fn is_absent(&self, key: OpKey, load: &Load) -> bool {
         self.ops[key.slot].absent.contains(load)
@@ -567,6 +575,9 @@ impl<T: Copy> Log<T> {
         }
     }
 }
+
+/// So often a pop or a fetch waits for all that it could take; then it takes what there is.
+const ROUNDS_MAX: u32 = 4;
 
 /// Rows that one piece of work makes.
 const CREATES_MAX: usize = 1000;

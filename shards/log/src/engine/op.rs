@@ -37,6 +37,9 @@ pub(super) struct Op<T> {
     pub(super) due_us: u64,
     /// What the store said is not there. Holds for this operation only.
     pub(super) absent: Vec<Load>,
+    /// How often it waited for what it asked to be read. One that has waited a few times takes what is there: what it
+    /// needs together may be more than stays in memory.
+    pub(super) rounds: u32,
     /// Where it had ids looked for that are older than what the indexes hold.
     pub(super) probes: Vec<Probe>,
 }

@@ -49,6 +49,20 @@ enum Look {
     Waits,
 }
 
+/// What a pop may still take.
+struct Room {
+    partitions: usize,
+    messages: u64,
+    bytes: usize,
+    waits_for_more: bool,
+}
+
+impl Room {
+    fn is_left(&self) -> bool {
+        self.partitions > 0 && self.messages > 0 && self.bytes > 0
+    }
+}
+
 /// What is to be read, and up to where.
 pub(super) struct Reach {
     pub(super) from: u64,
@@ -56,6 +70,8 @@ pub(super) struct Reach {
     pub(super) bytes: usize,
     /// Messages stamped later are not to be seen yet.
     pub(super) stamped_until_us: i64,
+    /// What is not in memory is read, if there are no messages without it; for more messages only where this is set.
+    pub(super) waits_for_more: bool,
 }
 
 /// Where a pop takes from.
@@ -107,17 +123,21 @@ impl<T: Copy> Log<T> {
             Targets::Groups => None,
         };
         let mut claims = Vec::new();
-        let mut left = u64::from(pop.request.batch);
-        let mut bytes = self.config.answer_bytes_max;
-        let mut most = pop.request.partitions as usize;
+        let waits_for_more = self.may_wait_for_more(key);
+        let mut room = Room {
+            partitions: if waits_for_more { pop.request.partitions as usize } else { 1 },
+            messages: u64::from(pop.request.batch),
+            bytes: self.config.answer_bytes_max,
+            waits_for_more,
+        };
         if let Some((group, partition)) = one {
-            if let Look::Claim(claim) = self.look(key, group, partition, left, bytes) {
+            if let Look::Claim(claim) = self.look(key, group, partition, &room) {
                 claims.push(claim);
             }
         } else {
             for index in 0..pop.groups.len() {
                 let group = pop.groups[index];
-                self.look_at_group(key, group, &mut claims, &mut most, &mut left, &mut bytes);
+                self.look_at_group(key, group, &mut claims, &mut room);
             }
         }
         if self.ops[key.slot].waits > 0 {
@@ -126,10 +146,11 @@ impl<T: Copy> Log<T> {
         if claims.is_empty() {
             return self.nothing(key, pop, one);
         }
-        if left > 0 && pop.request.batch > 1 && self.lingers(key, pop, claims[0].group) {
+        let messages: u64 = claims.iter().map(|claim| claim.messages).sum();
+        if messages < u64::from(pop.request.batch) && pop.request.batch > 1 && self.lingers(key, pop, claims[0].group) {
             return self.park(key, pop, one);
         }
-        if !self.may_commit() {
+        if !self.may_gather() {
             return Step::Stalled;
         }
         let terms = Terms { auto_ack: pop.request.auto_ack, lease_s: pop.request.lease_s };
@@ -257,7 +278,7 @@ impl<T: Copy> Log<T> {
                 return false;
             }
         };
-        if !self.may_commit() {
+        if !self.may_gather() {
             self.stalled.push(key);
             return false;
         }
@@ -276,37 +297,29 @@ impl<T: Copy> Log<T> {
         };
     }
 
-    fn look_at_group(
-        &mut self,
-        key: OpKey,
-        group: GroupKey,
-        claims: &mut Vec<Claim>,
-        most: &mut usize,
-        left: &mut u64,
-        bytes: &mut usize,
-    ) {
+    fn look_at_group(&mut self, key: OpKey, group: GroupKey, claims: &mut Vec<Claim>, room: &mut Room) {
         self.groups[group].tidy();
         let mut at = 0;
-        while *most > 0 && *left > 0 && *bytes > 0 && at < self.groups[group].ready.len() {
+        while room.is_left() && at < self.groups[group].ready.len() {
             let partition = self.groups[group].ready[at];
             at += 1;
             if !self.groups[group].is_ready(partition) {
                 continue;
             }
-            match self.look(key, group, partition, *left, *bytes) {
+            match self.look(key, group, partition, room) {
                 Look::Claim(claim) => {
-                    *most -= 1;
-                    *left -= claim.messages.min(*left);
-                    *bytes = bytes.saturating_sub(claim.bytes);
+                    room.partitions -= 1;
+                    room.messages -= claim.messages.min(room.messages);
+                    room.bytes = room.bytes.saturating_sub(claim.bytes);
                     claims.push(claim);
                 }
-                Look::Waits => *most -= 1,
+                Look::Waits => room.partitions -= 1,
                 Look::Nothing => {}
             }
         }
     }
 
-    fn look(&mut self, key: OpKey, group: GroupKey, partition: PartitionKey, left: u64, bytes: usize) -> Look {
+    fn look(&mut self, key: OpKey, group: GroupKey, partition: PartitionKey, room: &Room) -> Look {
         let now_us = self.now_us();
         let row = &self.cache.partitions[partition];
         let queue = &self.cache.queues[row.queue];
@@ -344,7 +357,13 @@ impl<T: Copy> Log<T> {
         let delayed_s = queue.row.options.delayed_s;
         let stamped_until_us = if delayed_s == 0 { i64::MAX } else { now_us - delayed_s * 1_000_000 };
         let from = if conflates { end - 1 } else { next };
-        let reach = Reach { from, messages: left, bytes, stamped_until_us };
+        let reach = Reach {
+            from,
+            messages: room.messages,
+            bytes: room.bytes,
+            stamped_until_us,
+            waits_for_more: room.waits_for_more,
+        };
         let Some((slices, bytes)) = self.slices(key, partition, &reach) else { return Look::Waits };
         let Some(last) = slices.last() else {
             // It is not to be seen yet, which only the segment could tell; or the segment cannot be read.
@@ -376,7 +395,7 @@ impl<T: Copy> Log<T> {
         while offset < row.next && left > 0 && (bytes < reach.bytes || slices.is_empty()) {
             let Some(cached) = row.segment(offset) else {
                 let load = Load::Segments { partition: row.id, from: offset, max_bytes: LOAD_BYTES };
-                if self.is_absent(key, &load) {
+                if self.is_absent(key, &load) || !reach.waits_for_more && !slices.is_empty() {
                     break;
                 }
                 self.need(key, load);

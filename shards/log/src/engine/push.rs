@@ -41,7 +41,7 @@ impl<T: Copy> Log<T> {
                         let number = self.cache.partitions[partition].number;
                         push.parts[index] = PartState::Done { number, messages: messages.collect() };
                         push.left -= 1;
-                    } else if self.may_commit() {
+                    } else if self.may_gather() {
                         self.plan_part(key, index, partition, &mut push.request.parts[index].records, known);
                         push.parts[index] = PartState::Committing;
                     } else {
@@ -65,8 +65,8 @@ impl<T: Copy> Log<T> {
             self.need(key, Load::PartitionById(self.cache.partitions[partition].id));
             return Part::Waits;
         }
-        let full = self.gathering.appends.get(&partition).is_some_and(AppendPlan::is_full);
-        if self.cache.partitions[partition].appending || full {
+        let can_join = self.gathering.appends.get(&partition).is_some_and(|append| !append.is_full());
+        if self.cache.partitions[partition].appending && !can_join {
             self.wait(key, Wait::Append(partition));
             return Part::Waits;
         }
@@ -127,7 +127,8 @@ impl<T: Copy> Log<T> {
         known: Vec<Option<(u64, i64)>>,
     ) {
         let now_us = self.now_us();
-        let partition = &self.cache.partitions[key];
+        let partition = &mut self.cache.partitions[key];
+        partition.appending = true;
         let across_pushes = self.cache.queues[partition.queue].row.options.dedup_window_s > 0;
         let append = self.gathering.appends.entry(key).or_insert_with(|| AppendPlan {
             partition: key,
