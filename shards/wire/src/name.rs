@@ -11,7 +11,7 @@ pub const NAME_BYTES_MAX: usize = 512;
 pub const QUEUE_CHARS_MAX: usize = 255;
 
 /// The longest name of a durable partition or consumer group, in bytes of UTF-8.
-pub const PARTITION_BYTES_MAX: usize = 4096;
+pub const PARTITION_BYTES_MAX: usize = 2048;
 
 /// The longest transaction id, in bytes of UTF-8.
 pub const TRANSACTION_ID_BYTES_MAX: usize = 65_535;
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn a_durable_partition_and_a_transaction_id_may_be_empty() {
         assert_eq!(check_partition("partition", ""), Ok(()));
-        assert_eq!(check_partition("partition", &"p".repeat(4096)), Ok(()));
+        assert_eq!(check_partition("partition", &"p".repeat(2048)), Ok(()));
         let fault = |fault| Err(BodyError::Name { field: "partition", fault });
-        assert_eq!(check_partition("partition", &"p".repeat(4097)), fault(NameError::LongPartition));
+        assert_eq!(check_partition("partition", &"p".repeat(2049)), fault(NameError::LongPartition));
         assert_eq!(check_partition("partition", "\n"), fault(NameError::Control));
         assert_eq!(check_transaction_id("transactionId", ""), Ok(()));
         assert_eq!(check_transaction_id("transactionId", &"t".repeat(65_535)), Ok(()));
