@@ -147,6 +147,8 @@ pub enum Loaded {
         partitions: Vec<ChangedPartition>,
         /// Queues whose rows were made or changed.
         queues: Vec<QueueRow>,
+        /// Partitions of queues that were removed, for a minute at least.
+        dropped: Vec<PartitionId>,
     },
 }
 

@@ -94,7 +94,13 @@ impl AckOp {
                 continue;
             };
             let place = *places.entry((partition, ack.lease)).or_insert_with(|| {
-                groups.push(AckGroup { partition, lease: ack.lease, items: Vec::new(), state: AckState::Todo });
+                groups.push(AckGroup {
+                    partition,
+                    lease: ack.lease,
+                    items: Vec::new(),
+                    state: AckState::Todo,
+                    reread: false,
+                });
                 groups.len() - 1
             });
             groups[place].items.push(item);
@@ -145,10 +151,15 @@ impl<T: Copy> Log<T> {
         if let Some(named) = lease
             && (named.is_none() || live.map(|lease| lease.id) != named)
         {
-            refuse_all(ack, index, AckRefusal::Lease);
+            if !self.rereads(key, ack, index, &held) {
+                refuse_all(ack, index, AckRefusal::Lease);
+            }
             return false;
         }
         let Some(found) = self.find_acked(key, ack, index, partition, &position) else { return false };
+        if found.iter().any(|(_, found)| *found == Found::Nowhere) && self.rereads(key, ack, index, &held) {
+            return false;
+        }
         let acks: Vec<(u64, AckStatus)> = found
             .iter()
             .filter_map(|(item, found)| match found {
@@ -193,6 +204,17 @@ impl<T: Copy> Log<T> {
         false
     }
 
+    /// Before it refuses: has the rows read again, once, where another broker may have changed them.
+    fn rereads(&mut self, key: OpKey, ack: &mut AckOp, index: usize, held: &Held) -> bool {
+        if self.config.recheck_us.is_none() || std::mem::replace(&mut ack.groups[index].reread, true) {
+            return false;
+        }
+        let partition = self.cache.partitions[held.partition].id;
+        self.need(key, Load::PartitionById(partition));
+        self.need(key, Load::Cursor { partition, group: Arc::clone(&self.groups[held.group].name) });
+        true
+    }
+
     /// The cursor that a group has in a partition, of a tenant; `None` while it is read or written.
     fn cursor_of(
         &mut self,
@@ -202,7 +224,12 @@ impl<T: Copy> Log<T> {
         id: PartitionId,
     ) -> Result<Option<Held>, AckRefusal> {
         let load = Load::PartitionById(id);
-        let known = self.cache.partition_by_id(id).filter(|&partition| !self.cache.partitions[partition].stale);
+        let usable = |&partition: &PartitionKey| {
+            let row = &self.cache.partitions[partition];
+            // While it is written to, its row cannot be taken in.
+            !row.stale || row.appending
+        };
+        let known = self.cache.partition_by_id(id).filter(usable);
         let Some(partition) = known else {
             if self.is_absent(key, &load) {
                 return Err(AckRefusal::NoConsumer);

@@ -141,6 +141,7 @@ impl<T: Copy> Log<T> {
             (Load::Partitions { .. }, Loaded::Partitions(rows)) => self.scanned_partitions(load, &rows),
             (Load::CursorsOf { .. }, Loaded::Cursors(rows)) => self.scanned_cursors(load, &rows),
             (Load::Cursor { partition, group }, Loaded::Cursor(found)) => {
+                absent = found.is_none();
                 self.cursor_read(*partition, group, found.as_ref());
             }
             (Load::Segments { partition, from, .. }, Loaded::Segments(rows)) => {

@@ -15,6 +15,11 @@ use crate::{
 
 impl<T: Copy> Log<T> {
     pub(super) fn step_fetch(&mut self, key: OpKey, fetch: &mut FetchOp) -> Step {
+        if self.config.recheck_us.is_some() && !std::mem::replace(&mut fetch.refreshed, true) {
+            // Others may have written behind what is known here, or removed it.
+            self.ask_refresh(key, &[]);
+            return Step::Waits;
+        }
         let waits_for_more = self.may_wait_for_more(key);
         let mut bytes_left = fetch.request.max_bytes;
         let mut bytes = 0;
@@ -43,10 +48,6 @@ impl<T: Copy> Log<T> {
             return Step::Answer(Answer::Fetched(answer));
         }
         fetch.last = answer;
-        if self.config.recheck_us.is_some() && !std::mem::replace(&mut fetch.refreshed, true) {
-            self.ask_refresh(key, &[]);
-            return Step::Waits;
-        }
         let op = &mut self.ops[key.slot];
         op.parked = true;
         op.absent.clear();
@@ -83,13 +84,8 @@ impl<T: Copy> Log<T> {
             Resolved::Absent => return unknown(),
         };
         let row = &self.cache.partitions[partition];
-        // What another broker has written since is in the row, not here.
-        let refresh = self.config.recheck_us.is_some() && !fetch.refreshed && entry.offset >= row.next;
-        if row.stale || refresh && !self.ops[key.slot].absent.contains(&Load::PartitionById(row.id)) {
+        if row.stale && !row.appending {
             let load = Load::PartitionById(row.id);
-            // Once for each call: then what is known is good enough.
-            self.ops[key.slot].absent.push(load.clone());
-            self.cache.partitions[partition].stale = false;
             self.need(key, load);
             return None;
         }

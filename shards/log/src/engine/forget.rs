@@ -3,7 +3,7 @@
 use super::{
     Log,
     cache::{PartitionKey, QueueKey},
-    op::Wait,
+    op::{Kind, Wait},
 };
 use crate::id::PartitionId;
 
@@ -39,9 +39,14 @@ impl<T: Copy> Log<T> {
         } else if !self.zombies.contains(&key) {
             self.zombies.push(key);
         }
-        for op in waiting {
-            if self.op(op).is_some_and(|op| op.parked) {
-                self.make_ready(op);
+        for key in waiting {
+            let Some(op) = self.op_mut(key) else { continue };
+            if let Kind::Pop(pop) = &mut op.kind {
+                // It waits anew, on whatever has the name by then.
+                pop.listed = false;
+            }
+            if op.parked {
+                self.make_ready(key);
             }
         }
     }

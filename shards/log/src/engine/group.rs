@@ -170,9 +170,6 @@ impl Group {
         if self.is_busy(key) {
             return Standing::Nothing;
         }
-        if partition.stale {
-            return Standing::Now;
-        }
         let (next, lease) = match self.known(key) {
             Known::No => return Standing::Now,
             Known::Absent { start } => match start.or_else(|| self.start(partition)) {
@@ -182,7 +179,8 @@ impl Group {
             Known::Row(position) => (position.next, position.lease),
         };
         let next = next.max(partition.log_start);
-        if next >= partition.next {
+        // Of one whose row is too old, nobody knows where it ends.
+        if next >= partition.next && !partition.stale {
             return Standing::Nothing;
         }
         let mut from_us = lease.map_or(0, |lease| lease.until_us);
@@ -192,7 +190,7 @@ impl Group {
             if let Some(cached) = partition.segment(next) {
                 let stamp_us = cached.segment.stamp_us;
                 from_us = from_us.max(stamp_us + options.delayed_s * 1_000_000);
-                if partition.next - next < WINDOW_MESSAGES {
+                if partition.next.saturating_sub(next) < WINDOW_MESSAGES {
                     from_us = from_us.max(stamp_us + options.window_buffer_s * 1_000_000);
                 }
             }

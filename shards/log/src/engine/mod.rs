@@ -7,7 +7,7 @@
 //!                     one batch, one commit ──► done: the cache follows, operations are answered or go on
 //! ```
 //!
-//! What a step needs of the store is in the [cache](cache) or is asked for; an operation that waits holds nothing. A
+//! What a step needs of the store is in the [cache] or is asked for; an operation that waits holds nothing. A
 //! batch holds what it writes: an append its partition, a claim or an ack its cursor. Others wait for it. So plans are
 //! made against rows that no other batch of this node is changing, and what another broker changes meanwhile the store
 //! leaves out: then the row is read again and the operation goes on from there.
@@ -238,7 +238,7 @@ impl<T: Copy> Log<T> {
         let (kind, due_us) = match request {
             Request::Push(request) => {
                 let parts: Vec<_> = request.parts.iter().map(|_| PartState::Todo).collect();
-                (Kind::Push(PushOp { left: parts.len(), parts, request }), due_us)
+                (Kind::Push(PushOp { left: parts.len(), parts, request, refreshed: false }), due_us)
             }
             Request::Pop(request) => {
                 let due_us = if request.wait_ms > 0 { mono_us + request.wait_ms * 1000 } else { due_us };

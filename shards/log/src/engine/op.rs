@@ -83,6 +83,8 @@ pub(super) struct PushOp {
     pub(super) request: PushRequest,
     pub(super) parts: Vec<PartState>,
     pub(super) left: usize,
+    /// The store was asked what other brokers have done since it came.
+    pub(super) refreshed: bool,
 }
 
 /// How far one part of a push is.
@@ -131,6 +133,8 @@ pub(super) struct AckGroup {
     /// Places in the request.
     pub(super) items: Vec<usize>,
     pub(super) state: AckState,
+    /// The rows were read again for it: what they say now counts.
+    pub(super) reread: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -123,6 +123,14 @@ impl<T: Copy> Log<T> {
             Targets::Groups => None,
         };
         let mut claims = Vec::new();
+        if self.config.recheck_us.is_some()
+            && self.conflates_any(&pop.groups)
+            && !std::mem::replace(&mut pop.refreshed, true)
+        {
+            // The newest message may be another broker's.
+            self.ask_refresh(key, &[]);
+            return Step::Waits;
+        }
         let waits_for_more = self.may_wait_for_more(key);
         let mut room = Room {
             partitions: if waits_for_more { pop.request.partitions as usize } else { 1 },
@@ -175,6 +183,12 @@ impl<T: Copy> Log<T> {
                     Resolved::Waits => return Targets::Waits,
                     Resolved::Absent => return Targets::Unborn,
                 };
+                let row = &self.cache.partitions[partition];
+                if row.stale && !row.appending {
+                    let id = row.id;
+                    self.need(key, Load::PartitionById(id));
+                    return Targets::Waits;
+                }
                 let group = self.group_of(queue, &pop.request.group);
                 self.register_queue_mode(group);
                 pop.groups = vec![group];
@@ -288,6 +302,10 @@ impl<T: Copy> Log<T> {
         false
     }
 
+    fn conflates_any(&self, groups: &[GroupKey]) -> bool {
+        groups.iter().any(|&group| self.groups[group].row.as_ref().is_some_and(|row| row.conflation))
+    }
+
     fn conflation(&self, pop: &mut PopOp, group: GroupKey) {
         let conflates = self.groups[group].row.as_ref().is_some_and(|row| row.conflation);
         pop.conflation = match (conflates, pop.request.conflation) {
@@ -329,7 +347,7 @@ impl<T: Copy> Log<T> {
             self.note_group_time(group);
             return Look::Nothing;
         }
-        if row.stale {
+        if row.stale && !row.appending {
             let id = row.id;
             self.need(key, Load::PartitionById(id));
             return Look::Waits;
@@ -352,6 +370,10 @@ impl<T: Copy> Log<T> {
             },
         };
         let next = next.max(log_start);
+        if next >= end {
+            self.evaluate_or_drop(group, partition);
+            return Look::Nothing;
+        }
         let conflates = self.groups[group].row.as_ref().is_some_and(|row| row.conflation);
         // Without a delay all that is stored is to be seen, also what is stamped later than the time as it is known here.
         let delayed_s = queue.row.options.delayed_s;

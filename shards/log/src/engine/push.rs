@@ -35,6 +35,11 @@ impl<T: Copy> Log<T> {
                 Part::Waits => {}
                 Part::Plannable(partition, known) => {
                     if known.iter().all(Option::is_some) {
+                        if self.config.recheck_us.is_some() && !std::mem::replace(&mut push.refreshed, true) {
+                            // Nothing is written, so nothing would show that another broker has removed the queue.
+                            self.ask_refresh(key, &[]);
+                            return Step::Waits;
+                        }
                         let messages = known.into_iter().flatten();
                         let messages = messages.map(|(offset, stamp_us)| Pushed::Duplicate { offset, stamp_us });
                         self.counters.duplicates += part.records.len() as u64;
@@ -61,13 +66,13 @@ impl<T: Copy> Log<T> {
         let Resolved::Here(partition) = self.resolve_partition(key, queue, &part.partition, true) else {
             return Part::Waits;
         };
-        if self.cache.partitions[partition].stale {
-            self.need(key, Load::PartitionById(self.cache.partitions[partition].id));
-            return Part::Waits;
-        }
         let can_join = self.gathering.appends.get(&partition).is_some_and(|append| !append.is_full());
         if self.cache.partitions[partition].appending && !can_join {
             self.wait(key, Wait::Append(partition));
+            return Part::Waits;
+        }
+        if self.cache.partitions[partition].stale && !self.cache.partitions[partition].appending {
+            self.need(key, Load::PartitionById(self.cache.partitions[partition].id));
             return Part::Waits;
         }
         match self.known_ids(key, partition, &part.records) {

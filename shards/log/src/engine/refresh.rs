@@ -14,6 +14,9 @@ use crate::store::{Load, Loaded, Work};
 /// Cursors that are read again at a time.
 const CURSORS_MAX: usize = 100;
 
+/// Removed partitions are told of for longer than this.
+const DROPPED_KEPT_US: i64 = 50_000_000;
+
 /// When the store is asked again.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
@@ -79,10 +82,19 @@ impl<T: Copy> Log<T> {
     }
 
     pub(super) fn refreshed(&mut self, loaded: Loaded) {
-        let Loaded::Changed { safe_us, partitions, queues } = loaded else { panic!("asked what has changed") };
+        let Loaded::Changed { safe_us, partitions, queues, dropped } = loaded else { panic!("asked what has changed") };
         self.clock.read(safe_us, self.mono_us);
-        self.refresh.since_us = Some(safe_us);
+        let before_us = self.refresh.since_us.replace(safe_us);
+        if before_us.is_none_or(|before_us| safe_us - before_us > DROPPED_KEPT_US) {
+            // What was removed since then is not told any more: every row is read again when it is used.
+            for (_, partition) in &mut self.cache.partitions {
+                partition.stale = true;
+            }
+        }
         let mut found = false;
+        for id in dropped {
+            self.partition_is_gone(id);
+        }
         for row in &queues {
             if let Some(key) = self.cache.queue_by_id(row.id) {
                 self.cache.queues[key].row = row.clone();

@@ -22,6 +22,7 @@ pub struct Store {
     pub cursors: BTreeMap<Key, CursorRow>,
     pub dead: Vec<DeadLetter>,
     changed: BTreeMap<QueueId, i64>,
+    dropped: Vec<(PartitionId, i64)>,
     numbers: u64,
     /// Batches of which something was left out.
     pub conflicts: u64,
@@ -153,7 +154,8 @@ impl Store {
                     .collect();
                 let queues = self.changed.iter().filter(|(_, at_us)| **at_us >= *since_us).map(|(id, _)| *id);
                 let queues = queues.filter_map(|id| self.queues.get(&id).cloned()).collect();
-                Loaded::Changed { safe_us: now_us, partitions, queues }
+                let dropped = self.dropped.iter().filter(|(_, at_us)| *at_us >= *since_us).map(|(id, _)| *id).collect();
+                Loaded::Changed { safe_us: now_us, partitions, queues, dropped }
             }
         }
     }
@@ -323,6 +325,7 @@ impl Store {
                         self.partitions.values().filter(|row| row.queue == id).map(|row| row.id).collect();
                     for partition in gone {
                         self.partitions.remove(&partition);
+                        self.dropped.push((partition, now_us));
                         self.segments.retain(|(of, _), _| *of != partition);
                         self.cursors.retain(|(of, _), _| *of != partition);
                     }

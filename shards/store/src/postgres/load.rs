@@ -138,6 +138,9 @@ const CHANGED_QUEUES: Sql = Sql {
     types: &[Type::INT8],
 };
 
+const DROPPED_PARTITIONS: Sql =
+    Sql { text: "SELECT id FROM queen.dropped_partition WHERE dropped_us >= $1", types: &[Type::INT8] };
+
 /// Does one.
 pub(super) async fn load(session: &Session, load: &Load) -> Result<Loaded, Trouble> {
     Ok(match load {
@@ -243,7 +246,7 @@ pub(super) async fn safe_us(session: &Session) -> Result<i64, Trouble> {
 
 async fn changed(session: &Session, since_us: i64) -> Result<Loaded, Trouble> {
     let safe_us = safe_us(session).await?;
-    let (mut partitions, mut queues) = (Vec::new(), Vec::new());
+    let (mut partitions, mut queues, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     if since_us < i64::MAX {
         for row in session.query(&CHANGED_PARTITIONS, &[&since_us]).await? {
             partitions.push(ChangedPartition {
@@ -256,6 +259,9 @@ async fn changed(session: &Session, since_us: i64) -> Result<Loaded, Trouble> {
         for row in session.query(&CHANGED_QUEUES, &[&since_us]).await? {
             queues.push(values::queue(&row, 0)?);
         }
+        for row in session.query(&DROPPED_PARTITIONS, &[&since_us]).await? {
+            dropped.push(id(&row, 0)?);
+        }
     }
-    Ok(Loaded::Changed { safe_us, partitions, queues })
+    Ok(Loaded::Changed { safe_us, partitions, queues, dropped })
 }

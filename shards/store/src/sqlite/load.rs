@@ -171,7 +171,7 @@ fn offset_at(connection: &Connection, partition: Uuid, stamp_us: i64) -> Result<
 /// `safe_us` was read before.
 fn changed(connection: &Connection, since_us: i64, safe_us: i64) -> Result<Loaded> {
     if since_us == i64::MAX {
-        return Ok(Loaded::Changed { safe_us, partitions: Vec::new(), queues: Vec::new() });
+        return Ok(Loaded::Changed { safe_us, partitions: Vec::new(), queues: Vec::new(), dropped: Vec::new() });
     }
     let partitions = connection
         .prepare_cached(
@@ -192,5 +192,6 @@ fn changed(connection: &Connection, since_us: i64, safe_us: i64) -> Result<Loade
         .prepare_cached(&format!("SELECT {QUEUE} FROM queue q WHERE q.changed_us >= ?1"))?
         .query_map(params![since_us], columns::queue)?
         .collect::<Result<_>>()?;
-    Ok(Loaded::Changed { safe_us, partitions, queues })
+    // Nobody else removes queues.
+    Ok(Loaded::Changed { safe_us, partitions, queues, dropped: Vec::new() })
 }
