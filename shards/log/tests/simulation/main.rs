@@ -5,6 +5,7 @@
 //! `QUEEN_LOG_SIM_SEED` runs one seed, `QUEEN_LOG_SIM_RUNS` so many of them.
 
 mod clients;
+mod directed;
 mod store;
 
 use clients::World;

@@ -1,0 +1,245 @@
+//! Two brokers over one store, step by step: what each has to see of what the other did.
+
+use std::sync::Arc;
+
+use queen_log::{
+    engine::{Log, LogConfig},
+    id::{PartitionId, Uuid},
+    record::{Record, Records},
+    request::{
+        Ack, AckRefusal, AckRequest, AckStatus, Acked, Answer, FetchEntry, FetchError, FetchRequest, PopRequest,
+        Popped, PushPart, PushRequest, Pushed, Request, Scope, Start,
+    },
+    row::QUEUE_MODE,
+};
+
+use crate::store::Store;
+
+const TENANT: Uuid = Uuid([1; 16]);
+
+/// Brokers with a store that does everything at once, and a clock that stands unless it is moved.
+struct Node {
+    store: Store,
+    brokers: Vec<Log<u64>>,
+    now_us: u64,
+    tokens: u64,
+    answers: Vec<(u64, Answer)>,
+    /// Pieces of work that were done.
+    work: u64,
+}
+
+impl Node {
+    fn new(brokers: usize) -> Self {
+        let config = |seed| LogConfig {
+            cache_bytes: 1 << 20,
+            commits_max: 4,
+            ops_max: 100,
+            patience_us: 10_000_000,
+            recheck_us: Some((50_000, 1_000_000)),
+            answer_bytes_max: 1 << 20,
+            seed,
+        };
+        let brokers = (0..brokers).map(|at| Log::new(config(at as u64 + 1))).collect();
+        Self {
+            store: Store::default(),
+            brokers,
+            now_us: 1_700_000_000_000_000,
+            tokens: 0,
+            answers: Vec::new(),
+            work: 0,
+        }
+    }
+
+    /// Starts a request; what can be done without time passing is done.
+    fn start(&mut self, broker: usize, request: Request) -> u64 {
+        self.tokens += 1;
+        self.brokers[broker].submit(self.tokens, request, self.now_us);
+        self.settle();
+        self.tokens
+    }
+
+    /// Does what there is to do, in bounded steps: more would be a request that asks without end.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            let mut idle = true;
+            for at in 0..self.brokers.len() {
+                self.brokers[at].turn(self.now_us);
+                self.answers.extend(self.brokers[at].take_answers());
+                for (job, work) in self.brokers[at].take_work() {
+                    idle = false;
+                    self.work += 1;
+                    let done = self.store.work(&work, self.now_us as i64);
+                    self.brokers[at].done(job, Ok(done), self.now_us);
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn answer(&mut self, token: u64) -> Option<Answer> {
+        let at = self.answers.iter().position(|(of, _)| *of == token)?;
+        Some(self.answers.swap_remove(at).1)
+    }
+
+    fn ask(&mut self, broker: usize, request: Request) -> Answer {
+        let token = self.start(broker, request);
+        self.answer(token).expect("answered without time passing")
+    }
+
+    fn push(&mut self, broker: usize, ids: &[&str]) -> Vec<Pushed> {
+        let mut records = Records::default();
+        for id in ids {
+            records.push(&Record { id: Some(id.as_bytes()), payload: id.as_bytes(), ..Record::default() });
+        }
+        let parts = vec![PushPart { queue: "q".into(), partition: "p".into(), records }];
+        match self.ask(broker, Request::Push(PushRequest { tenant: TENANT, parts })) {
+            Answer::Pushed(mut parts) => parts.remove(0).messages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pop(&mut self, broker: usize) -> Popped {
+        match self.ask(broker, pop(0, false)) {
+            Answer::Popped(popped) => popped,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ack(&mut self, broker: usize, group: &str, partition: PartitionId, id: &str, lease: Option<Uuid>) -> Acked {
+        let ack = Ack {
+            partition: Some(partition),
+            transaction_id: Some(id.into()),
+            status: AckStatus::Completed,
+            lease: lease.map(Some),
+            error: None,
+        };
+        let request = AckRequest { tenant: TENANT, group: group.into(), acks: vec![ack] };
+        match self.ask(broker, Request::Ack(request)) {
+            Answer::Acked(mut acked) => acked.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn delete(&mut self, broker: usize) {
+        let answer = self.ask(broker, Request::Delete { tenant: TENANT, queue: "q".into() });
+        assert!(matches!(answer, Answer::Deleted(true)), "{answer:?}");
+    }
+}
+
+fn pop(wait_ms: u64, auto_ack: bool) -> Request {
+    Request::Pop(PopRequest {
+        tenant: TENANT,
+        scope: Scope::Queue("q".into()),
+        group: QUEUE_MODE.into(),
+        batch: 1,
+        partitions: 1,
+        wait_ms,
+        auto_ack,
+        lease_s: None,
+        start: Start::All,
+        conflation: None,
+    })
+}
+
+fn queued(pushed: &[Pushed]) -> bool {
+    pushed.iter().all(|pushed| matches!(pushed, Pushed::Queued { .. }))
+}
+
+#[test]
+fn an_ack_through_another_broker_counts_again_and_again() {
+    let mut node = Node::new(2);
+    node.push(0, &["a", "b", "c"]);
+    for id in ["a", "b", "c"] {
+        let popped = node.pop(0);
+        let partition = popped.runs[0].partition_id;
+        let acked = node.ack(1, QUEUE_MODE, partition, id, popped.lease);
+        assert!(acked.result.is_ok() && acked.lease_released, "{id}: {acked:?}");
+    }
+}
+
+#[test]
+fn an_ack_without_a_lease_finds_what_another_broker_handed_out() {
+    let mut node = Node::new(2);
+    node.push(0, &["a", "b"]);
+    let first = node.pop(0);
+    let partition = first.runs[0].partition_id;
+    assert!(node.ack(1, QUEUE_MODE, partition, "a", first.lease).result.is_ok());
+    node.pop(0);
+    assert!(node.ack(1, QUEUE_MODE, partition, "b", None).result.is_ok());
+}
+
+#[test]
+fn an_ack_of_a_group_that_never_popped_is_refused_at_once() {
+    let mut node = Node::new(2);
+    node.push(0, &["a"]);
+    let partition = node.pop(0).runs[0].partition_id;
+    for broker in 0..2 {
+        let before = node.work;
+        let acked = node.ack(broker, "never", partition, "a", None);
+        assert_eq!(acked.result, Err(AckRefusal::NoConsumer));
+        assert!(node.work - before < 10, "{} pieces of work", node.work - before);
+    }
+}
+
+#[test]
+fn an_id_is_new_again_when_another_broker_has_removed_the_queue() {
+    let mut node = Node::new(2);
+    assert!(queued(&node.push(1, &["a", "b"])));
+    node.delete(0);
+    assert!(queued(&node.push(1, &["a"])));
+    assert_eq!(node.pop(0).runs.len(), 1);
+}
+
+#[test]
+fn a_fetch_does_not_find_what_another_broker_has_removed() {
+    let mut node = Node::new(2);
+    node.push(1, &["a"]);
+    node.delete(0);
+    let entry = FetchEntry { queue: "q".into(), partition: "p".into(), offset: 0, max_bytes: 1000 };
+    let request = FetchRequest { tenant: TENANT, entries: vec![entry], max_bytes: 1000, max_wait_ms: 0, min_bytes: 1 };
+    let Answer::Fetched(fetched) = node.ask(1, Request::Fetch(request)) else { panic!("a fetch") };
+    assert_eq!(fetched[0].error, Some(FetchError::Unknown));
+}
+
+#[test]
+fn a_pinned_pop_of_a_queue_that_another_broker_has_removed_is_empty() {
+    let mut node = Node::new(2);
+    node.push(1, &["a", "b"]);
+    node.pop(1);
+    node.delete(0);
+    let Request::Pop(mut pinned) = pop(0, false) else { unreachable!("a pop") };
+    pinned.scope = Scope::Partition("q".into(), "p".into());
+    pinned.group = Arc::from("x");
+    let Answer::Popped(popped) = node.ask(1, Request::Pop(pinned)) else { panic!("a pop") };
+    assert!(popped.runs.is_empty());
+}
+
+#[test]
+fn a_pop_that_waits_outlives_its_queue_and_gets_what_is_pushed_to_the_next_of_that_name() {
+    for broker in 0..2 {
+        let mut node = Node::new(2);
+        node.push(0, &["a"]);
+        assert_eq!(node.pop(0).runs.len(), 1);
+        let waiting = node.start(0, pop(60_000, true));
+        assert!(node.answer(waiting).is_none());
+        node.delete(broker);
+        assert!(queued(&node.push(0, &["b"])));
+        let Some(Answer::Popped(popped)) = node.answer(waiting) else { panic!("it was answered") };
+        assert_eq!(popped.runs.len(), 1);
+    }
+}
+
+#[test]
+fn a_pop_that_was_cancelled_before_it_was_parked_takes_nothing() {
+    let mut node = Node::new(1);
+    node.tokens += 1;
+    let key = node.brokers[0].submit(node.tokens, pop(60_000, true), node.now_us);
+    node.brokers[0].turn(node.now_us);
+    node.brokers[0].cancel(key, node.now_us);
+    node.settle();
+    node.push(0, &["a"]);
+    assert_eq!(node.pop(0).runs.len(), 1);
+}
