@@ -153,7 +153,7 @@ pub fn durable_bodies(data: &[u8]) {
 /// written and read as itself.
 pub fn durable_query(data: &[u8]) {
     let Ok(query) = std::str::from_utf8(data) else { return };
-    if let Ok(pop) = PopQuery::parse(Some(query)) {
+    if let Ok(pop) = PopQuery::parse(Some(query), false) {
         assert!(pop.batch > 0 && pop.partitions > 0 && pop.lease_s.is_none_or(|seconds| seconds > 0));
         assert!(pop.conflation != Some(true) || pop.group.is_some() && !pop.auto_ack);
     }

@@ -73,10 +73,9 @@ impl Shard {
 
 /// The pop that a call asks for, or what is wrong with it.
 fn pop_of(call: &Call<'_>) -> Result<(PopRequest, PopPlan), String> {
-    let query = PopQuery::parse(call.request.query).map_err(|fault| fault.to_string())?;
     let queue = call.named(0, "queue", name::check_queue).map_err(|fault| fault.to_string())?;
     let partition = call.named(1, "partition", name::check_partition).map_err(|fault| fault.to_string())?;
-    let pinned = partition.is_some();
+    let query = PopQuery::parse(call.request.query, partition.is_some()).map_err(|fault| fault.to_string())?;
     let scope = match (&queue, partition) {
         (Some(queue), Some(partition)) => Scope::Partition(Arc::clone(queue), partition),
         (Some(queue), None) => Scope::Queue(Arc::clone(queue)),
@@ -93,7 +92,7 @@ fn pop_of(call: &Call<'_>) -> Result<(PopRequest, PopPlan), String> {
         queue,
         group: Arc::clone(&group),
         conflates: query.conflation == Some(true),
-        autopilot: (query.autopilot && !pinned).then_some((query.partitions, query.batch)),
+        autopilot: query.autopilot.then_some((query.partitions, query.batch)),
     };
     let pop = PopRequest {
         tenant: call.log_tenant(),

@@ -54,6 +54,14 @@ impl Shard {
         let tenant = call.log_tenant();
         let query = Query::new(call.request.query);
         let once = |parameter| query.once(parameter).map_err(|fault| ApiError::bad_request(&fault));
+        // Of a name, which the store would refuse with words of its own.
+        let name = |parameter: &'static str| {
+            let name = once(parameter)?;
+            if let Some(name) = &name {
+                queen_wire::name::check_partition(parameter, name).map_err(|fault| ApiError::bad_request(&fault))?;
+            }
+            Ok::<Option<Arc<str>>, ApiError>(name.map(|name| Arc::from(&*name)))
+        };
         let (read, plan) = match call.frame.route {
             Route::DurableQueues => {
                 let cached = once("stats")?.as_deref() == Some("cached");
@@ -62,7 +70,7 @@ impl Shard {
             Route::DurableQueue => (Read::Queue { tenant, queue: call.durable_queue()? }, ReadPlan::Queue),
             Route::DurableDepth => {
                 let queue = call.durable_queue()?;
-                let group: Option<Arc<str>> = once("group")?.map(|group| Arc::from(&*group));
+                let group = name("group")?;
                 let read = Read::Depth { tenant, queue: Arc::clone(&queue), group: group.clone() };
                 (read, ReadPlan::Depth { queue, group })
             }
@@ -70,7 +78,7 @@ impl Shard {
             Route::Tasks => (Read::Queues { tenant }, ReadPlan::Tasks),
             Route::Overview => (Read::Queues { tenant }, ReadPlan::Overview),
             _ => {
-                let queue = once("queue")?.map(|queue| Arc::from(&*queue));
+                let queue = name("queue")?;
                 // Listings take what cannot be read for the default.
                 let limit = once("limit")?.and_then(|limit| limit.parse().ok()).unwrap_or(LAGS).min(LAGS_MAX);
                 (Read::Lags { tenant, queue, limit }, ReadPlan::Partitions)

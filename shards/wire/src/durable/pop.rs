@@ -60,13 +60,13 @@ pub enum Start {
 }
 
 impl<'a> PopQuery<'a> {
-    /// Reads the query of a pop. Parameters that a pop does not have are ignored.
+    /// Reads the query of a pop; of a `pinned` one the path names the partition, and autopilot means nothing. Parameters that a pop does not have are ignored.
     ///
     /// # Errors
     /// [`BodyError`], naming the parameter: one given twice, a boolean other than `true` and `false`, a number that is
     /// none or is too large, a negative `timeout`, an escape that cannot be read, a name with a control character, or
     /// a conflating pop without a group or with autoAck.
-    pub fn parse(query: Option<&'a str>) -> Result<Self, BodyError> {
+    pub fn parse(query: Option<&'a str>, pinned: bool) -> Result<Self, BodyError> {
         let (mut group, mut batch, mut partitions) = (None, None, None);
         let (mut wait, mut timeout_ms, mut auto_ack, mut lease_s) = (None, None, None, None);
         let (mut mode, mut from, mut conflation, mut autopilot) = (None, None, None, None);
@@ -93,7 +93,7 @@ impl<'a> PopQuery<'a> {
                 _ => {}
             }
         }
-        let autopilot = autopilot.unwrap_or(false);
+        let autopilot = autopilot.unwrap_or(false) && !pinned;
         let auto_ack = auto_ack.unwrap_or(false);
         if conflation == Some(true) && (group.is_none() || auto_ack) {
             let expected = "left out without `consumerGroup` and together with `autoAck`";
@@ -156,13 +156,13 @@ mod tests {
     use super::{PopQuery, Start};
 
     fn pop(query: &str) -> PopQuery<'_> {
-        PopQuery::parse(Some(query)).expect(query)
+        PopQuery::parse(Some(query), false).expect(query)
     }
 
     #[test]
     fn a_pop_has_defaults_for_everything() {
         assert_eq!(
-            PopQuery::parse(None),
+            PopQuery::parse(None, false),
             Ok(PopQuery {
                 group: None,
                 batch: 200,
@@ -216,6 +216,8 @@ mod tests {
         let chosen = pop("autopilot=true&batch=7");
         assert_eq!((chosen.batch, chosen.partitions), (7, 8));
         assert_eq!(pop("autopilot=true&partitions=2").partitions, 2);
+        let pinned = PopQuery::parse(Some("autopilot=true"), true).expect("a query");
+        assert_eq!((pinned.batch, pinned.autopilot), (200, false));
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
             ("conflation=true", conflation),
             ("conflation=true&consumerGroup=g&autoAck=true", conflation),
         ] {
-            assert_eq!(PopQuery::parse(Some(query)).expect_err(query).to_string(), expected);
+            assert_eq!(PopQuery::parse(Some(query), false).expect_err(query).to_string(), expected);
         }
     }
 }

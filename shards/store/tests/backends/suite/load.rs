@@ -163,14 +163,16 @@ pub async fn a_partition_by_id_comes_with_its_queue_and_groups(rig: &Rig) {
 }
 
 pub async fn what_changed_is_seen_once_it_is_safe(rig: &Rig) {
-    let Loaded::Changed { safe_us, partitions, queues } = rig.load(Load::Changed { since_us: i64::MAX }).await else {
+    let Loaded::Changed { safe_us, partitions, queues, .. } = rig.load(Load::Changed { since_us: i64::MAX }).await
+    else {
         panic!("changed")
     };
     assert!(partitions.is_empty() && queues.is_empty() && safe_us > 1_700_000_000_000_000);
     let partition = rig.partition("q").await;
     let stamp_us = rig.append(&partition, 0, 3).await.expect("stored");
     assert!(stamp_us >= safe_us);
-    let Loaded::Changed { safe_us: later_us, partitions, queues } = rig.load(Load::Changed { since_us: safe_us }).await
+    let Loaded::Changed { safe_us: later_us, partitions, queues, .. } =
+        rig.load(Load::Changed { since_us: safe_us }).await
     else {
         panic!("changed")
     };
