@@ -92,13 +92,17 @@ pub(super) struct Cache {
     names: HashMap<(TenantId, Arc<str>), QueueKey>,
     queue_ids: HashMap<QueueId, QueueKey>,
     partition_ids: HashMap<PartitionId, PartitionKey>,
-    /// Segments in memory, the oldest first, and their bytes.
+    /// Segments in memory, the oldest first. Those that went another way are passed over.
     segments: VecDeque<(PartitionId, u64)>,
+    segment_count: usize,
     segment_bytes: usize,
-    /// Partitions with indexed segments, in the order in which these came, and their ids.
+    /// Partitions with indexed segments, in the order in which these came; some may be passed over.
     indexed: VecDeque<PartitionId>,
     indexed_ids: usize,
 }
+
+/// Entries of a queue of the oldest that may be passed over, besides as many as there are others.
+const PASSED_OVER_MAX: usize = 4096;
 
 impl Cache {
     pub(super) fn queue(&self, tenant: TenantId, name: &Arc<str>) -> Option<QueueKey> {
@@ -193,6 +197,7 @@ impl Cache {
         {
             queue.partitions.remove(&partition.name);
         }
+        self.segment_count -= partition.segments.len();
         self.segment_bytes -= partition.segments.values().map(|cached| cached.segment.memory_bytes()).sum::<usize>();
         self.indexed_ids -= partition.index.ids();
     }
@@ -218,6 +223,7 @@ impl Cache {
         let partition = &mut self.partitions[key];
         let (base, bytes) = (segment.base, segment.memory_bytes());
         if partition.segments.insert(base, Cached { segment, hashes }).is_none() {
+            self.segment_count += 1;
             self.segment_bytes += bytes;
             self.segments.push_back((partition.id, base));
         }
@@ -246,11 +252,13 @@ impl Cache {
 
     /// Lets go of the oldest segments and ids beyond the limits.
     pub(super) fn shrink(&mut self, max_bytes: usize) {
+        self.tidy();
         while self.segment_bytes > max_bytes
             && let Some((id, base)) = self.segments.pop_front()
         {
             let Some(&key) = self.partition_ids.get(&id) else { continue };
             if let Some(cached) = self.partitions[key].segments.remove(&base) {
+                self.segment_count -= 1;
                 self.segment_bytes -= cached.segment.memory_bytes();
             }
         }
@@ -261,6 +269,33 @@ impl Cache {
             if let Some(ids) = self.partitions[key].index.forget_oldest() {
                 self.indexed_ids -= ids;
             }
+        }
+    }
+
+    /// Takes entries of what has gone out of the queues of the oldest, when they are too many.
+    fn tidy(&mut self) {
+        if self.segments.len() > 2 * self.segment_count + PASSED_OVER_MAX {
+            let (ids, partitions) = (&self.partition_ids, &self.partitions);
+            self.segments
+                .retain(|(id, base)| ids.get(id).is_some_and(|&key| partitions[key].segments.contains_key(base)));
+            self.segments.shrink_to_fit();
+        }
+        // Every one of them stands for ids, of which there are at least as many.
+        if self.indexed.len() > 2 * self.indexed_ids + PASSED_OVER_MAX {
+            let mut left = HashMap::new();
+            let (ids, partitions) = (&self.partition_ids, &self.partitions);
+            // The newest stay, as many of each partition as its index has segments.
+            let mut kept: Vec<_> = std::mem::take(&mut self.indexed).into();
+            kept.reverse();
+            kept.retain(|id| {
+                let Some(&key) = ids.get(id) else { return false };
+                let left = left.entry(*id).or_insert_with(|| partitions[key].index.segments());
+                let stays = *left > 0;
+                *left -= usize::from(stays);
+                stays
+            });
+            kept.reverse();
+            self.indexed = kept.into();
         }
     }
 
@@ -284,6 +319,7 @@ impl Cache {
         while let Some(first) = partition.segments.first_entry()
             && first.get().segment.next() <= log_start
         {
+            self.segment_count -= 1;
             self.segment_bytes -= first.remove().segment.memory_bytes();
         }
         while partition.index.oldest_ends_by(log_start) {
@@ -294,5 +330,41 @@ impl Cache {
     /// Bytes of segments, ids of indexes, queues and partitions in memory.
     pub(super) fn usage(&self) -> (usize, usize, usize, usize) {
         (self.segment_bytes, self.indexed_ids, self.queues.len(), self.partitions.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Uuid;
+
+    #[test]
+    fn what_has_gone_leaves_nothing_behind() {
+        let mut cache = Cache::default();
+        let (id, name) = (Uuid([1; 16]), Arc::<str>::from("q"));
+        let row = QueueRow {
+            id,
+            tenant: id,
+            name: Arc::clone(&name),
+            namespace: Arc::clone(&name),
+            task: Arc::clone(&name),
+            created_us: 0,
+            options: crate::options::QueueOptions::default(),
+        };
+        let (queue, _) = cache.put_queue(&row);
+        let row = PartitionRow { id, number: 1, queue: id, name, log_start: 0, next: 0, stamp_us: 0, ahead_us: 0 };
+        let key = cache.put_partition(&row, queue);
+        for offset in 0..100_000 {
+            let segment = Segment { base: offset, stamp_us: 0, bytes: Arc::new([0; 10]), ends: Arc::new([10]) };
+            cache.put_segment(key, Arc::new(segment), Arc::new([7]));
+            cache.index_appended(key, offset, offset as i64, &[7]);
+            cache.start_log_at(key, offset.saturating_sub(10));
+            cache.forget_ids_before(key, offset as i64 - 10);
+            cache.shrink(1 << 30);
+        }
+        assert!(cache.segments.len() <= 2 * PASSED_OVER_MAX, "{}", cache.segments.len());
+        assert!(cache.indexed.len() <= 2 * PASSED_OVER_MAX, "{}", cache.indexed.len());
+        cache.drop_partition(key);
+        assert_eq!((cache.segment_bytes, cache.segment_count, cache.indexed_ids), (0, 0, 0));
     }
 }

@@ -98,6 +98,11 @@ impl Index {
         self.segments.front().map(|segment| segment.stamp_us)
     }
 
+    /// Number of segments in it that have ids.
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Number of ids in it, as its memory is counted.
     pub(super) fn ids(&self) -> usize {
         self.segments.iter().map(|segment| segment.hashes.len()).sum()
