@@ -32,13 +32,20 @@ use super::{
     values::{Id, get},
 };
 
-/// Parameters: 1 lane, 2 batch; 3-9 appends; 10-21 cursors; 22-30 dead letters. No row when the lane is not as expected.
-const COMMIT: Sql = Sql {
-    text: "WITH lane AS MATERIALIZED (
+/// The lane's row, locked, and the time.
+macro_rules! lane_and_clock {
+    () => {
+        "lane AS MATERIALIZED (
     SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now_us FROM lane
-), appended AS (
+)"
+    };
+}
+/// The segments, from parameters 3 to 9.
+macro_rules! appended {
+    () => {
+        "appended AS (
     INSERT INTO queen.segment (partition_id, base, next, stamp_us, ahead_us, hashes, data)
     SELECT a.partition_id, a.base, a.next, greatest(a.floor_us, clock.now_us), a.ahead_us, a.hashes, a.data
     FROM clock CROSS JOIN unnest($3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[])
@@ -48,19 +55,13 @@ const COMMIT: Sql = Sql {
     ORDER BY a.partition_id, a.base
     ON CONFLICT DO NOTHING
     RETURNING partition_id
-), done AS MATERIALIZED (
-    SELECT clock.now_us, (SELECT array_agg(a.place)
-        FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
-        WHERE a.partition_id NOT IN (SELECT partition_id FROM appended)) AS left_out
-    FROM clock
-), wanted AS MATERIALIZED (
-    SELECT w.*, done.now_us
-    FROM done CROSS JOIN unnest($10::uuid[], $11::text[], $12::int8[], $13::int8[], $14::uuid[], $15::int8[],
-        $16::int8[], $17::uuid[], $18::int8[], $19::int8[], $20::int8[], $21::int8[]) WITH ORDINALITY
-        AS w(partition_id, group_name, expect, version, needs, next, run_end, lease_id, floor_us, for_us, retries,
-            consumed, place)
-    WHERE w.needs IS NULL OR w.needs IN (SELECT partition_id FROM appended)
-), held AS MATERIALIZED (
+)"
+    };
+}
+/// The cursors that are `wanted`: old ones locked and changed, new ones made.
+macro_rules! cursors_written {
+    () => {
+        "held AS MATERIALIZED (
     SELECT w.* FROM wanted w
     JOIN queen.cursor c ON c.partition_id = w.partition_id AND c.group_name = w.group_name
     WHERE c.version = w.expect
@@ -81,7 +82,32 @@ const COMMIT: Sql = Sql {
     ORDER BY w.partition_id, w.group_name COLLATE \"C\"
     ON CONFLICT DO NOTHING
     RETURNING partition_id, group_name
-), buried AS (
+)"
+    };
+}
+
+/// Parameters: 1 lane, 2 batch; 3-9 appends; 10-21 cursors; 22-30 dead letters. No row when the lane is not as expected.
+const COMMIT: Sql = Sql {
+    text: concat!(
+        "WITH ",
+        lane_and_clock!(),
+        ", ",
+        appended!(),
+        ", done AS MATERIALIZED (
+    SELECT clock.now_us, (SELECT array_agg(a.place)
+        FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
+        WHERE a.partition_id NOT IN (SELECT partition_id FROM appended)) AS left_out
+    FROM clock
+), wanted AS MATERIALIZED (
+    SELECT w.*, done.now_us
+    FROM done CROSS JOIN unnest($10::uuid[], $11::text[], $12::int8[], $13::int8[], $14::uuid[], $15::int8[],
+        $16::int8[], $17::uuid[], $18::int8[], $19::int8[], $20::int8[], $21::int8[]) WITH ORDINALITY
+        AS w(partition_id, group_name, expect, version, needs, next, run_end, lease_id, floor_us, for_us, retries,
+            consumed, place)
+    WHERE w.needs IS NULL OR w.needs IN (SELECT partition_id FROM appended)
+), ",
+        cursors_written!(),
+        ", buried AS (
     INSERT INTO queen.dead_letter (id, partition_id, at_offset, group_name, transaction_id, error, retries, record,
         failed_us)
     SELECT d.id, d.partition_id, d.at_offset, d.group_name, d.transaction_id, d.error, d.retries, d.record, done.now_us
@@ -99,6 +125,7 @@ UPDATE queen.lane l SET batch = $2, now_us = done.now_us, left_appends = done.le
         AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
 FROM done WHERE l.id = $1
 RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+    ),
     types: &[
         Type::UUID,
         Type::INT8,
@@ -139,26 +166,18 @@ RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
 /// The same for a batch of appends alone: a third of the parts, which a server sets up anew for every batch. Parameters as
 /// the first nine of [`COMMIT`].
 const COMMIT_APPENDS: Sql = Sql {
-    text: "WITH lane AS MATERIALIZED (
-    SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
-), clock AS MATERIALIZED (
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now_us FROM lane
-), appended AS (
-    INSERT INTO queen.segment (partition_id, base, next, stamp_us, ahead_us, hashes, data)
-    SELECT a.partition_id, a.base, a.next, greatest(a.floor_us, clock.now_us), a.ahead_us, a.hashes, a.data
-    FROM clock CROSS JOIN unnest($3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[])
-        AS a(partition_id, base, next, floor_us, ahead_us, hashes, data)
-    JOIN queen.partition p ON p.id = a.partition_id
-    WHERE NOT EXISTS (SELECT FROM queen.segment s WHERE s.partition_id = a.partition_id AND s.base >= a.base)
-    ORDER BY a.partition_id, a.base
-    ON CONFLICT DO NOTHING
-    RETURNING partition_id
-)
+    text: concat!(
+        "WITH ",
+        lane_and_clock!(),
+        ", ",
+        appended!(),
+        "
 UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_cursors = NULL, left_appends = (
     SELECT array_agg(a.place) FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
     WHERE a.partition_id NOT IN (SELECT partition_id FROM appended))
 FROM clock WHERE l.id = $1
 RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+    ),
     types: &[
         Type::UUID,
         Type::INT8,
@@ -174,38 +193,18 @@ RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
 
 /// The same for a batch of cursors alone. Parameters: 1 lane, 2 batch; 3-13 cursors, without what they need.
 const COMMIT_CURSORS: Sql = Sql {
-    text: "WITH lane AS MATERIALIZED (
-    SELECT id FROM queen.lane WHERE id = $1 AND batch = $2 - 1 AND NOT closed FOR UPDATE
-), clock AS MATERIALIZED (
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now_us FROM lane
-), wanted AS MATERIALIZED (
+    text: concat!(
+        "WITH ",
+        lane_and_clock!(),
+        ", wanted AS MATERIALIZED (
     SELECT w.*, clock.now_us
     FROM clock CROSS JOIN unnest($3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::uuid[],
         $10::int8[], $11::int8[], $12::int8[], $13::int8[]) WITH ORDINALITY
         AS w(partition_id, group_name, expect, version, next, run_end, lease_id, floor_us, for_us, retries, consumed,
             place)
-), held AS MATERIALIZED (
-    SELECT w.* FROM wanted w
-    JOIN queen.cursor c ON c.partition_id = w.partition_id AND c.group_name = w.group_name
-    WHERE c.version = w.expect
-    ORDER BY w.partition_id, w.group_name COLLATE \"C\"
-    FOR UPDATE OF c
-), changed AS (
-    UPDATE queen.cursor c SET version = h.version, next = h.next, run_end = h.run_end, lease_id = h.lease_id,
-        lease_until_us = greatest(h.floor_us, h.now_us + h.for_us), retries = h.retries, consumed = h.consumed
-    FROM held h WHERE c.partition_id = h.partition_id AND c.group_name = h.group_name
-    RETURNING h.place
-), made AS (
-    INSERT INTO queen.cursor (partition_id, group_name, version, next, run_end, lease_id, lease_until_us, retries,
-        consumed)
-    SELECT w.partition_id, w.group_name, w.version, w.next, w.run_end, w.lease_id,
-        greatest(w.floor_us, w.now_us + w.for_us), w.retries, w.consumed
-    FROM (SELECT count(*) AS locks FROM held) h CROSS JOIN wanted w JOIN queen.partition p ON p.id = w.partition_id
-    WHERE w.expect IS NULL AND h.locks >= 0
-    ORDER BY w.partition_id, w.group_name COLLATE \"C\"
-    ON CONFLICT DO NOTHING
-    RETURNING partition_id, group_name
-)
+), ",
+        cursors_written!(),
+        "
 UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_appends = NULL, left_cursors = (
     SELECT array_agg(w.place)
     FROM unnest($3::uuid[], $4::text[]) WITH ORDINALITY AS w(partition_id, group_name, place)
@@ -213,6 +212,7 @@ UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_appends = NULL, 
         AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
 FROM clock WHERE l.id = $1
 RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+    ),
     types: &[
         Type::UUID,
         Type::INT8,
