@@ -207,7 +207,10 @@ fn a_run_that_is_stopped_tells_what_it_has_measured() {
     let outcome = running.join().unwrap();
     assert!(outcome.interrupted);
     assert!(outcome.measured < Duration::from_secs(60));
-    assert_eq!(outcome.received, outcome.sent);
+    // What left while the end was being set came after it: sent, not measured, and not lost.
+    let at_the_edge = outcome.sent - outcome.received;
+    assert!(at_the_edge <= 2, "{at_the_edge} of {}", outcome.sent);
+    assert_eq!(outcome.findings, Findings::default());
     assert!(!outcome.seconds.is_empty());
 }
 
