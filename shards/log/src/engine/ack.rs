@@ -224,11 +224,7 @@ impl<T: Copy> Log<T> {
         id: PartitionId,
     ) -> Result<Option<Held>, AckRefusal> {
         let load = Load::PartitionById(id);
-        let usable = |&partition: &PartitionKey| {
-            let row = &self.cache.partitions[partition];
-            // While it is written to, its row cannot be taken in.
-            !row.stale || row.appending
-        };
+        let usable = |&partition: &PartitionKey| !self.cache.partitions[partition].has_to_be_read();
         let known = self.cache.partition_by_id(id).filter(usable);
         let Some(partition) = known else {
             if self.is_absent(key, &load) {

@@ -77,6 +77,11 @@ impl Partition {
         }
     }
 
+    /// Whether its row is too old for what is planned with it, and can be read now.
+    pub(super) fn has_to_be_read(&self) -> bool {
+        self.stale && !self.appending
+    }
+
     /// The segment in memory that holds an offset.
     pub(super) fn segment(&self, offset: u64) -> Option<&Cached> {
         let (_, cached) = self.segments.range(..=offset).next_back()?;

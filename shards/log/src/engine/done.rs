@@ -335,7 +335,7 @@ impl<T: Copy> Log<T> {
         partition.stale = true;
         // Also if nobody pushes again: those that pop want what the other has written.
         let id = partition.id;
-        self.read_partition(id);
+        self.read(Load::PartitionById(id));
         self.return_parts(append);
     }
 

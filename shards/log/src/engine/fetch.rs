@@ -8,16 +8,12 @@ use super::{
     op::{FetchOp, OpKey},
     pop::Reach,
 };
-use crate::{
-    request::{Answer, FetchError, Fetched},
-    store::Load,
-};
+use crate::request::{Answer, FetchError, Fetched};
 
 impl<T: Copy> Log<T> {
     pub(super) fn step_fetch(&mut self, key: OpKey, fetch: &mut FetchOp) -> Step {
-        if self.config.recheck_us.is_some() && !std::mem::replace(&mut fetch.refreshed, true) {
-            // Others may have written behind what is known here, or removed it.
-            self.ask_refresh(key, &[]);
+        // Others may have written behind what is known here, or removed it.
+        if self.looks_at_others(key, &mut fetch.refreshed, &[]) {
             return Step::Waits;
         }
         let waits_for_more = self.may_wait_for_more(key);
@@ -83,12 +79,10 @@ impl<T: Copy> Log<T> {
             Resolved::Waits => return None,
             Resolved::Absent => return unknown(),
         };
-        let row = &self.cache.partitions[partition];
-        if row.stale && !row.appending {
-            let load = Load::PartitionById(row.id);
-            self.need(key, load);
+        if self.rereads_partition(key, partition) {
             return None;
         }
+        let row = &self.cache.partitions[partition];
         let mut fetched = Fetched {
             error: None,
             number: row.number,

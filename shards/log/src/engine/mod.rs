@@ -39,7 +39,7 @@ use std::{
     sync::Arc,
 };
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use slab::Slab;
 
 pub use self::op::OpKey;
@@ -111,8 +111,6 @@ pub struct Log<T> {
     unborn: Vec<OpKey>,
     /// What waits for messages and met a store that is away.
     outage: Vec<OpKey>,
-    /// Pages of partitions and cursors that are being read.
-    pages: HashSet<Load>,
     /// Fetches that wait for messages, by partition.
     fetchers: HashMap<PartitionKey, Vec<OpKey>>,
     /// Segments that could not be read, for whoever logs.
@@ -219,7 +217,6 @@ impl<T: Copy> Log<T> {
             group_times: BTreeSet::new(),
             unborn: Vec::new(),
             outage: Vec::new(),
-            pages: HashSet::new(),
             fetchers: HashMap::new(),
             damaged: Vec::new(),
             asked_time: false,
@@ -462,9 +459,28 @@ impl<T: Copy> Log<T> {
 
     /// Reads something for an operation.
     fn need(&mut self, key: OpKey, load: Load) {
-        if self.wait(key, Wait::Load(load.clone())) {
+        self.read(load.clone());
+        self.wait(key, Wait::Load(load));
+    }
+
+    /// Reads something, unless that is under way. Whoever comes meanwhile waits for the same answer.
+    fn read(&mut self, load: Load) {
+        let wait = Wait::Load(load.clone());
+        if !self.waits.contains_key(&wait) {
+            self.waits.insert(wait, Vec::new());
             self.start(Job::Load(load.clone()), Work::Load(load));
         }
+    }
+
+    /// Has a partition's row read again for an operation, if it is too old. While it is written to it cannot be taken in.
+    fn rereads_partition(&mut self, key: OpKey, partition: PartitionKey) -> bool {
+        let row = &self.cache.partitions[partition];
+        let too_old = row.has_to_be_read();
+        if too_old {
+            let load = Load::PartitionById(row.id);
+            self.need(key, load);
+        }
+        too_old
     }
 
     fn start(&mut self, job: Job, work: Work) {

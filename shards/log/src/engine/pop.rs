@@ -123,12 +123,8 @@ impl<T: Copy> Log<T> {
             Targets::Groups => None,
         };
         let mut claims = Vec::new();
-        if self.config.recheck_us.is_some()
-            && self.conflates_any(&pop.groups)
-            && !std::mem::replace(&mut pop.refreshed, true)
-        {
-            // The newest message may be another broker's.
-            self.ask_refresh(key, &[]);
+        // The newest message may be another broker's.
+        if self.conflates_any(&pop.groups) && self.looks_at_others(key, &mut pop.refreshed, &[]) {
             return Step::Waits;
         }
         let waits_for_more = self.may_wait_for_more(key);
@@ -183,10 +179,7 @@ impl<T: Copy> Log<T> {
                     Resolved::Waits => return Targets::Waits,
                     Resolved::Absent => return Targets::Unborn,
                 };
-                let row = &self.cache.partitions[partition];
-                if row.stale && !row.appending {
-                    let id = row.id;
-                    self.need(key, Load::PartitionById(id));
+                if self.rereads_partition(key, partition) {
                     return Targets::Waits;
                 }
                 let group = self.group_of(queue, &pop.request.group);
@@ -347,11 +340,11 @@ impl<T: Copy> Log<T> {
             self.note_group_time(group);
             return Look::Nothing;
         }
-        if row.stale && !row.appending {
-            let id = row.id;
-            self.need(key, Load::PartitionById(id));
+        if self.rereads_partition(key, partition) {
             return Look::Waits;
         }
+        let row = &self.cache.partitions[partition];
+        let queue = &self.cache.queues[row.queue];
         let (id, log_start, end) = (row.id, row.log_start, row.next);
         let (position, next) = match self.groups[group].known(partition) {
             Known::No => {
@@ -622,8 +615,7 @@ impl<T: Copy> Log<T> {
 
     /// A pop has found nothing: it is answered so, or waits.
     fn nothing(&mut self, key: OpKey, pop: &mut PopOp, one: Option<(GroupKey, PartitionKey)>) -> Step {
-        if self.config.recheck_us.is_some() && !std::mem::replace(&mut pop.refreshed, true) {
-            self.ask_refresh(key, &pop.groups);
+        if self.looks_at_others(key, &mut pop.refreshed, &pop.groups) {
             return Step::Waits;
         }
         if pop.request.wait_ms == 0 {

@@ -35,9 +35,8 @@ impl<T: Copy> Log<T> {
                 Part::Waits => {}
                 Part::Plannable(partition, known) => {
                     if known.iter().all(Option::is_some) {
-                        if self.config.recheck_us.is_some() && !std::mem::replace(&mut push.refreshed, true) {
-                            // Nothing is written, so nothing would show that another broker has removed the queue.
-                            self.ask_refresh(key, &[]);
+                        // Nothing is written, so nothing would show that another broker has removed the queue.
+                        if self.looks_at_others(key, &mut push.refreshed, &[]) {
                             return Step::Waits;
                         }
                         let messages = known.into_iter().flatten();
@@ -71,8 +70,7 @@ impl<T: Copy> Log<T> {
             self.wait(key, Wait::Append(partition));
             return Part::Waits;
         }
-        if self.cache.partitions[partition].stale && !self.cache.partitions[partition].appending {
-            self.need(key, Load::PartitionById(self.cache.partitions[partition].id));
+        if self.rereads_partition(key, partition) {
             return Part::Waits;
         }
         match self.known_ids(key, partition, &part.records) {

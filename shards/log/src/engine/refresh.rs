@@ -4,11 +4,7 @@
 //! once. The interval doubles while nothing comes, up to a limit. What a group has candidates for and is held up by a
 //! lease is read again too: another broker may have ended it.
 
-use super::{
-    Job, Log,
-    cache::GroupKey,
-    op::{OpKey, Wait},
-};
+use super::{Job, Log, cache::GroupKey, op::OpKey};
 use crate::store::{Load, Loaded, Work};
 
 /// Cursors that are read again at a time.
@@ -46,13 +42,18 @@ impl Refresh {
 }
 
 impl<T: Copy> Log<T> {
-    /// Has the store asked for an operation that found nothing here.
-    pub(super) fn ask_refresh(&mut self, key: OpKey, groups: &[GroupKey]) {
+    /// Has the store asked for an operation, once, where others may have written, also for the cursors that hold these
+    /// groups up. True while it waits for that.
+    pub(super) fn looks_at_others(&mut self, key: OpKey, refreshed: &mut bool, groups: &[GroupKey]) -> bool {
+        if self.config.recheck_us.is_none() || std::mem::replace(refreshed, true) {
+            return false;
+        }
         for &group in groups {
             self.reread_held(key, group);
         }
         self.ops[key.slot].waits += 1;
         self.refresh.asking.push(key);
+        true
     }
 
     /// Reads the cursors again that hold a group up.
@@ -116,7 +117,7 @@ impl<T: Copy> Log<T> {
                     }
                 }
                 None if self.cache.queues[queue].complete => {
-                    self.read_partition(changed.partition);
+                    self.read(Load::PartitionById(changed.partition));
                     found = true;
                 }
                 None => {}
@@ -164,19 +165,8 @@ impl<T: Copy> Log<T> {
             }));
         }
         for load in held {
-            if !self.waits.contains_key(&Wait::Load(load.clone())) {
-                self.waits.insert(Wait::Load(load.clone()), Vec::new());
-                self.start(Job::Load(load.clone()), Work::Load(load));
-            }
+            self.read(load);
         }
         !groups.is_empty() || !self.unborn.is_empty() || !self.fetchers.is_empty()
-    }
-
-    pub(super) fn read_partition(&mut self, id: crate::id::PartitionId) {
-        let load = Load::PartitionById(id);
-        if !self.waits.contains_key(&Wait::Load(load.clone())) {
-            self.waits.insert(Wait::Load(load.clone()), Vec::new());
-            self.start(Job::Load(load.clone()), Work::Load(load));
-        }
     }
 }

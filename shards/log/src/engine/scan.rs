@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Job, Log,
+    Log,
     cache::GroupKey,
     group::{Known, Scan},
     op::Wait,
 };
 use crate::{
     row::{CursorRow, PartitionRow},
-    store::{Load, Work},
+    store::Load,
 };
 
 /// Rows of a page: some hundred microseconds of work.
@@ -27,7 +27,7 @@ impl<T: Copy> Log<T> {
         } else {
             self.groups[group].scan = Scan::Partitions;
             let queue = self.cache.queues[self.groups[group].queue].row.id;
-            self.read_page(Load::Partitions { queue, after: 0, limit: PAGE_ROWS });
+            self.read(Load::Partitions { queue, after: 0, limit: PAGE_ROWS });
         }
     }
 
@@ -35,27 +35,18 @@ impl<T: Copy> Log<T> {
         self.groups[group].scan = Scan::Cursors;
         let queue = self.cache.queues[self.groups[group].queue].row.id;
         let group = Arc::clone(&self.groups[group].name);
-        self.read_page(Load::CursorsOf { queue, group, after, limit: PAGE_ROWS });
-    }
-
-    /// Reads what no operation waits for by itself; those that do wait for the scan.
-    fn read_page(&mut self, load: Load) {
-        // Two groups of a queue read its partitions together.
-        if self.pages.insert(load.clone()) {
-            self.start(Job::Load(load.clone()), Work::Load(load));
-        }
+        self.read(Load::CursorsOf { queue, group, after, limit: PAGE_ROWS });
     }
 
     pub(super) fn scanned_partitions(&mut self, load: &Load, rows: &[PartitionRow]) {
         let &Load::Partitions { queue: id, limit, .. } = load else { unreachable!("asked for partitions") };
-        self.pages.remove(load);
         let Some(queue) = self.cache.queue_by_id(id) else { return };
         for row in rows {
             self.put_partition(row, queue);
         }
         if rows.len() == limit as usize {
             let after = rows.last().map_or(0, |row| row.number);
-            self.read_page(Load::Partitions { queue: id, after, limit });
+            self.read(Load::Partitions { queue: id, after, limit });
             return;
         }
         self.cache.queues[queue].complete = true;
@@ -66,7 +57,6 @@ impl<T: Copy> Log<T> {
 
     pub(super) fn scanned_cursors(&mut self, load: &Load, rows: &[(u64, CursorRow)]) {
         let Load::CursorsOf { queue: id, group: name, limit, .. } = load else { unreachable!("asked for cursors") };
-        self.pages.remove(load);
         let Some(queue) = self.cache.queue_by_id(*id) else { return };
         let group = self.group_of(queue, name);
         for (_, row) in rows {
@@ -91,7 +81,6 @@ impl<T: Copy> Log<T> {
 
     /// A page could not be read: those that wait fail, and the next one starts anew.
     pub(super) fn scan_failed(&mut self, load: &Load, failure: &crate::store::StoreFailure) {
-        self.pages.remove(load);
         let (Load::Partitions { queue, .. } | Load::CursorsOf { queue, .. }) = load else { return };
         let Some(queue) = self.cache.queue_by_id(*queue) else { return };
         let mut groups = self.groups_in(queue, Scan::Partitions);
