@@ -173,6 +173,7 @@ enum Job {
     Commit(Box<Plan>),
     Admin(OpKey),
     Read(OpKey),
+    Horizon,
     Clock,
     Refresh,
     Retaining,
@@ -304,7 +305,8 @@ impl<T: Copy> Log<T> {
         if !self.clock.is_known() {
             // Nothing can be said about leases before the store has told its time.
             if !self.ready.is_empty() && !mem::replace(&mut self.asked_time, true) {
-                self.start(Job::Clock, Work::Load(Load::Clock));
+                // The horizon first: what is read from here on was read after it.
+                self.start(Job::Horizon, Work::Load(Load::Changed { since_us: i64::MAX }));
             }
             return;
         }

@@ -76,17 +76,21 @@ impl<T: Copy> Log<T> {
         }
         self.refresh.under_way = true;
         self.refresh.waiting = std::mem::take(&mut self.refresh.asking);
-        // The first answer only sets the horizon: everything that was read so far was read after it was asked for, or
-        // is read when it is needed.
-        let since_us = self.refresh.since_us.unwrap_or(0);
+        let since_us = self.refresh.since_us.expect("the horizon is read before anything else");
         self.start(Job::Refresh, Work::Load(Load::Changed { since_us }));
+    }
+
+    /// The first horizon: nothing was read before it. The time can be asked for now.
+    pub(super) fn horizon_read(&mut self, safe_us: i64) {
+        self.refresh.since_us = Some(safe_us);
+        self.start(Job::Clock, Work::Load(Load::Clock));
     }
 
     pub(super) fn refreshed(&mut self, loaded: Loaded) {
         let Loaded::Changed { safe_us, partitions, queues, dropped } = loaded else { panic!("asked what has changed") };
         self.clock.read(safe_us, self.mono_us);
         let before_us = self.refresh.since_us.replace(safe_us);
-        if before_us.is_none_or(|before_us| safe_us - before_us > DROPPED_KEPT_US) {
+        if before_us.is_some_and(|before_us| safe_us - before_us > DROPPED_KEPT_US) {
             // What was removed since then is not told any more: every row is read again when it is used.
             for (_, partition) in &mut self.cache.partitions {
                 partition.stale = true;
