@@ -18,6 +18,9 @@ use crate::{
     row::{CursorRow, DeadLetter, GroupRow, IndexRow, PartitionRow, QueueRow, SegmentRow},
 };
 
+/// Work that a store is to do, under a number that its outcome is told with.
+pub type JobId = u64;
+
 /// A read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
@@ -168,6 +171,9 @@ pub struct ChangedPartition {
 /// Writes that commit as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
+    /// The batch that this one is to be written after, when that is still in commit: what follows it is left out
+    /// otherwise. The outcome of that one is told first.
+    pub behind: Option<JobId>,
     /// Segments, sorted by partition.
     pub appends: Vec<Append>,
     /// Cursors, sorted by partition and group.
@@ -176,7 +182,8 @@ pub struct Batch {
     pub dead: Vec<(usize, DeadLetter)>,
 }
 
-/// A segment to be appended. Left out when the partition is gone, or has a segment that ends above `base`.
+/// A segment to be appended. Left out when the partition is gone, when its newest segment does not end at `base`, or is
+/// not the one that this follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     /// The partition.
@@ -187,10 +194,14 @@ pub struct Append {
     pub base: u64,
     /// The offset behind its last.
     pub next: u64,
-    /// The stamp becomes the later of this and the batch's time.
+    /// The stamp becomes the latest of this, the batch's time and the stamp of the segment before it.
     pub floor_us: i64,
     /// [`PartitionRow::ahead_us`] after it.
     pub ahead_us: i64,
+    /// Which append this is: a number of its own, stored with the segment.
+    pub mark: i64,
+    /// The mark of the segment before it, where that was still in commit when this was planned.
+    pub follows: Option<i64>,
     /// As in [`SegmentRow`].
     pub hashes: Vec<u8>,
     /// As in [`SegmentRow`].

@@ -12,6 +12,8 @@
 //! 50 ms and at last every 2 s. It makes or checks the schema and writes a row before it says that the server is back.
 
 mod admin;
+mod append;
+mod columns;
 mod commit;
 mod config;
 mod create;

@@ -1,7 +1,7 @@
 //! How segments are removed, on every database, so that an append made from an old head is never taken.
 //!
-//! An append is left out when its partition has a segment that begins at its base or above. That holds only while such
-//! a segment is there, and so:
+//! An append is left out when the newest segment of its partition does not end at its base. That holds only while there
+//! is one, and so:
 //!
 //! - the newest segment of a partition is never removed. When all of it is gone for readers, its data is made empty;
 //! - the others are removed only [`SETTLE_US`] after the log's start was moved past them. No statement runs for so long:

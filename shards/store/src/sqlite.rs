@@ -44,6 +44,8 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID",
     // 2: durable queues.
     include_str!("sqlite/schema_2.sql"),
+    // 3: which append a segment came from.
+    include_str!("sqlite/schema_3.sql"),
 ];
 
 /// The version that this broker writes.

@@ -109,7 +109,9 @@ impl<T: Copy> Log<T> {
 
     fn next_retain(&mut self) {
         match self.retention.left.last() {
-            Some(retain) => self.start(Job::Retain, Work::Admin(Admin::Retain(retain.clone()))),
+            Some(retain) => {
+                self.start(Job::Retain, Work::Admin(Admin::Retain(retain.clone())));
+            }
             None => self.retention_failed(),
         }
     }

@@ -5,11 +5,12 @@ use std::{mem, sync::Arc};
 use hashbrown::HashMap;
 
 use super::{
-    Job, Log,
+    Job, JobId, Log,
     cache::{GroupKey, PartitionKey},
     dedup,
     group::Position,
     op::OpKey,
+    underway::Sent,
 };
 use crate::{
     id::{LeaseId, PartitionId},
@@ -39,7 +40,10 @@ pub(super) struct Gathering {
     pub(super) appends: HashMap<PartitionKey, AppendPlan>,
     pub(super) cursors: Vec<CursorPlan>,
     pub(super) pops: Vec<PopPlan>,
+    /// The commit that some of the appends follow, which may be over.
+    pub(super) behind: Option<JobId>,
     bytes: usize,
+    messages: usize,
 }
 
 /// A batch in commit: what to do when it is done.
@@ -48,6 +52,8 @@ pub(super) struct Plan {
     pub(super) appends: Vec<AppendPlan>,
     pub(super) cursors: Vec<CursorPlan>,
     pub(super) pops: Vec<PopPlan>,
+    /// The commit that it follows, which may be over.
+    pub(super) behind: Option<JobId>,
 }
 
 /// A segment that is being put together.
@@ -57,6 +63,8 @@ pub(super) struct AppendPlan {
     pub(super) id: PartitionId,
     pub(super) base: u64,
     pub(super) ahead_us: i64,
+    pub(super) mark: i64,
+    pub(super) follows: Option<i64>,
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
     pub(super) hashes: Vec<u64>,
@@ -165,9 +173,16 @@ impl Gathering {
         self.bytes >= WORTH_BYTES || self.appends.len() + self.cursors.len() >= WORTH_ROWS
     }
 
-    /// Counts bytes that an append took in.
-    pub(super) fn grew(&mut self, bytes: usize) {
+    /// Counts what an append took in.
+    pub(super) fn grew(&mut self, bytes: usize, messages: usize) {
         self.bytes += bytes;
+        self.messages += messages;
+    }
+
+    /// Counts an append that was taken out.
+    pub(super) fn shrank(&mut self, bytes: usize, messages: usize) {
+        self.bytes -= bytes;
+        self.messages -= messages;
     }
 }
 
@@ -195,13 +210,20 @@ impl<T: Copy> Log<T> {
         if self.gathering.is_empty() || !may_start {
             return;
         }
-        self.meet();
+        let behind = self.followed();
+        if behind.is_none() {
+            self.meet();
+        } else if !self.may_follow() {
+            return;
+        }
         let gathering = mem::take(&mut self.gathering);
         let mut plan = Plan {
             appends: gathering.appends.into_values().collect(),
             cursors: gathering.cursors,
             pops: gathering.pops,
+            behind,
         };
+        self.lately = [gathering.messages, self.lately[0]];
         plan.appends.sort_unstable_by_key(|append| append.id);
         plan.cursors.sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         let appends = plan.appends.iter().map(|append| {
@@ -213,6 +235,8 @@ impl<T: Copy> Log<T> {
                 next: append.base + append.ends.len() as u64,
                 floor_us: partition.stamp_us,
                 ahead_us: append.ahead_us,
+                mark: append.mark,
+                follows: append.follows,
                 hashes: dedup::pack(&append.hashes),
                 data: self.packer.pack(&append.bytes),
             }
@@ -238,6 +262,20 @@ impl<T: Copy> Log<T> {
         });
         let cursors = cursors.collect();
         self.commits += 1;
-        self.start(Job::Commit(Box::new(plan)), Work::Commit(Batch { appends, cursors, dead }));
+        let job = self.start(Job::Commit(Box::new(plan)), Work::Commit(Batch { behind, appends, cursors, dead }));
+        let Job::Commit(plan) = &self.jobs[&job] else { unreachable!("just started") };
+        for append in &plan.appends {
+            let next = append.base + append.ends.len() as u64;
+            let sent = Sent { job, mark: append.mark, next, ahead_us: append.ahead_us };
+            self.cache.partitions[append.partition].underway.sent(sent);
+        }
+    }
+
+    /// Whether the gathered batch may be sent behind the commit that it follows: with nothing but appends, and about as
+    /// many messages as batches have had lately. Fewer wait for others to come, at the longest until that commit ends:
+    /// sixteen clients that wait for answers are better served by two batches of eight than by one of fifteen and one
+    /// of one.
+    fn may_follow(&self) -> bool {
+        self.gathering.cursors.is_empty() && 2 * self.gathering.messages >= self.lately.iter().sum()
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use hashbrown::HashMap;
 use slab::Slab;
 
-use super::dedup::{ID_BYTES, Index};
+use super::{
+    dedup::{ID_BYTES, Index},
+    underway::Underway,
+};
 use crate::{
     id::{PartitionId, QueueId, TenantId},
     row::{PartitionRow, QueueRow},
@@ -46,8 +49,7 @@ pub(super) struct Partition {
     pub(super) ahead_us: i64,
     /// Another broker has written: what is known of its end is too old to append to.
     pub(super) stale: bool,
-    /// An append is being gathered or committed.
-    pub(super) appending: bool,
+    pub(super) underway: Underway,
     pub(super) index: Index,
     segments: BTreeMap<u64, Cached>,
 }
@@ -71,7 +73,7 @@ impl Partition {
             stamp_us: row.stamp_us,
             ahead_us: row.ahead_us,
             stale: false,
-            appending: false,
+            underway: Underway::default(),
             index: Index::starting_at(row.next, row.stamp_us),
             segments: BTreeMap::new(),
         }
@@ -79,7 +81,7 @@ impl Partition {
 
     /// Whether its row is too old for what is planned with it, and can be read now.
     pub(super) fn has_to_be_read(&self) -> bool {
-        self.stale && !self.appending
+        self.stale && !self.underway.any()
     }
 
     /// The segment in memory that holds an offset.
@@ -165,7 +167,7 @@ impl Cache {
         if let Some(key) = self.partition_by_id(row.id) {
             let partition = &mut self.partitions[key];
             partition.log_start = partition.log_start.max(row.log_start);
-            if partition.appending || row.next < partition.next {
+            if partition.underway.any() || row.next < partition.next {
                 // Read before the append that is being, or has been, committed here.
                 return key;
             }

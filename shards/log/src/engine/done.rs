@@ -25,7 +25,8 @@ impl<T: Copy> Log<T> {
     /// When there is no such job, or its outcome is of another kind.
     pub fn done(&mut self, job: JobId, outcome: Result<Done, StoreFailure>, mono_us: u64) {
         self.mono_us = mono_us;
-        let job = self.jobs.remove(&job).expect("a job that was started, once");
+        let number = job;
+        let job = self.jobs.remove(&number).expect("a job that was started, once");
         match (job, outcome) {
             (Job::Load(load), Ok(Done::Loaded(loaded))) => self.loaded(&load, loaded),
             (Job::Load(load), Err(failure)) => self.fail_all(&Wait::Load(load), &failure),
@@ -39,7 +40,7 @@ impl<T: Copy> Log<T> {
                     self.fail_all(wait, &failure);
                 }
             }
-            (Job::Commit(plan), Ok(Done::Committed(committed))) => self.committed(*plan, &committed),
+            (Job::Commit(plan), Ok(Done::Committed(committed))) => self.committed(number, *plan, &committed),
             (Job::Commit(plan), Err(failure)) => self.not_committed(*plan, &failure),
             (Job::Admin(op), Ok(Done::Admin(done))) => self.admin_done(op, done),
             (Job::Admin(op) | Job::Read(op), Err(failure)) => self.fail(op, &failure),
@@ -261,14 +262,14 @@ impl<T: Copy> Log<T> {
         self.wake(wait);
     }
 
-    fn committed(&mut self, plan: Plan, committed: &Committed) {
+    fn committed(&mut self, job: JobId, plan: Plan, committed: &Committed) {
         self.clock.read(committed.now_us, self.mono_us);
         self.commits -= 1;
         self.counters.batches += 1;
         let mut written = vec![false; plan.cursors.len()];
         for (append, &stamp_us) in plan.appends.into_iter().zip(&committed.stamps) {
             match stamp_us {
-                Some(stamp_us) => self.appended(append, stamp_us),
+                Some(stamp_us) => self.appended(job, append, stamp_us),
                 None => self.append_left_out(append),
             }
         }
@@ -281,11 +282,11 @@ impl<T: Copy> Log<T> {
         }
     }
 
-    fn appended(&mut self, append: AppendPlan, stamp_us: i64) {
+    fn appended(&mut self, job: JobId, append: AppendPlan, stamp_us: i64) {
         let key = append.partition;
         let next = append.base + append.ends.len() as u64;
         let partition = &mut self.cache.partitions[key];
-        partition.appending = false;
+        partition.underway.written(job);
         // Another broker may have written behind it since; then that is known already.
         if partition.next == append.base {
             partition.next = next;
@@ -315,6 +316,7 @@ impl<T: Copy> Log<T> {
         }
         self.wake(&Wait::Append(key));
         self.evaluate_groups(key);
+        self.append_is_over(key);
     }
 
     fn part_done(&mut self, key: OpKey, part: usize, done: PartState) {
@@ -331,17 +333,14 @@ impl<T: Copy> Log<T> {
     /// Another broker was faster, or the partition is gone: its row is read, and the pushes are planned again.
     fn append_left_out(&mut self, append: AppendPlan) {
         self.counters.conflicts += 1;
-        let partition = &mut self.cache.partitions[append.partition];
-        partition.appending = false;
-        partition.stale = true;
+        let id = append.id;
+        self.append_failed(append);
         // Also if nobody pushes again: those that pop want what the other has written.
-        let id = partition.id;
         self.read(Load::PartitionById(id));
-        self.return_parts(append);
     }
 
     /// Gives pushes back what they have put into a segment that was not written.
-    fn return_parts(&mut self, append: AppendPlan) {
+    pub(super) fn return_parts(&mut self, append: AppendPlan) {
         let AppendPlan { partition, base, bytes, ends, hashes, parts, .. } = append;
         for PartPlan { op, part, messages } in parts {
             let Some(op_here) = self.op_mut(op) else { continue };
@@ -369,11 +368,8 @@ impl<T: Copy> Log<T> {
         self.commits -= 1;
         for append in plan.appends {
             let ops: Vec<_> = append.parts.iter().map(|part| part.op).collect();
-            let partition = &mut self.cache.partitions[append.partition];
-            partition.appending = false;
             // What another broker has written meanwhile was passed over.
-            partition.stale = true;
-            self.return_parts(append);
+            self.append_failed(append);
             for op in ops {
                 self.fail(op, failure);
             }

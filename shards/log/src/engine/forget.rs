@@ -55,7 +55,7 @@ impl<T: Copy> Log<T> {
     pub(super) fn forget_partition(&mut self, key: PartitionKey) {
         let queue = self.cache.partitions[key].queue;
         let groups = self.cache.groups_of(queue);
-        if self.cache.partitions[key].appending || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
+        if self.cache.partitions[key].underway.any() || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
             self.cache.partitions[key].stale = true;
             return;
         }

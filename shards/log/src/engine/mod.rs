@@ -32,6 +32,7 @@ mod read;
 mod refresh;
 mod scan;
 mod timers;
+mod underway;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -55,7 +56,7 @@ use crate::{
     id::{PartitionId, TenantId, Uuid},
     request::{Answer, Failure, Request},
     segment::{Packer, SegmentError},
-    store::{Admin, Create, Load, Work},
+    store::{Admin, Create, JobId, Load, Work},
 };
 
 /// Limits of a [`Log`].
@@ -78,9 +79,6 @@ pub struct LogConfig {
     pub seed: u64,
 }
 
-/// Work that the store is to do, under a number that its outcome is told with.
-pub type JobId = u64;
-
 /// The log of one node. `T` tells who is answered.
 pub struct Log<T> {
     config: LogConfig,
@@ -102,6 +100,8 @@ pub struct Log<T> {
     jobs: HashMap<JobId, Job>,
     last_job: JobId,
     commits: usize,
+    /// Messages of the last two batches.
+    lately: [usize; 2],
     work: Vec<(JobId, Work)>,
     answers: Vec<(T, Answer)>,
     timers: Timers,
@@ -212,6 +212,7 @@ impl<T: Copy> Log<T> {
             jobs: HashMap::new(),
             last_job: 0,
             commits: 0,
+            lately: [0; 2],
             work: Vec::new(),
             answers: Vec::new(),
             timers: Timers::default(),
@@ -485,10 +486,11 @@ impl<T: Copy> Log<T> {
         too_old
     }
 
-    fn start(&mut self, job: Job, work: Work) {
+    fn start(&mut self, job: Job, work: Work) -> JobId {
         self.last_job += 1;
         self.jobs.insert(self.last_job, job);
         self.work.push((self.last_job, work));
+        self.last_job
     }
 
     /// Whether an operation that has found something may wait for more to be read.

@@ -66,7 +66,8 @@ impl<T: Copy> Log<T> {
             return Part::Waits;
         };
         let can_join = self.gathering.appends.get(&partition).is_some_and(|append| !append.is_full());
-        if self.cache.partitions[partition].appending && !can_join {
+        let must_wait = !can_join && self.cache.partitions[partition].underway.any() && !self.can_follow(partition);
+        if must_wait || self.may_be_in_commit(partition, &part.records) {
             self.wait(key, Wait::Append(partition));
             return Part::Waits;
         }
@@ -130,21 +131,12 @@ impl<T: Copy> Log<T> {
         known: Vec<Option<(u64, i64)>>,
     ) {
         let now_us = self.now_us();
-        let partition = &mut self.cache.partitions[key];
-        partition.appending = true;
-        let across_pushes = self.cache.queues[partition.queue].row.options.dedup_window_s > 0;
-        let append = self.gathering.appends.entry(key).or_insert_with(|| AppendPlan {
-            partition: key,
-            id: partition.id,
-            base: partition.next,
-            ahead_us: partition.ahead_us,
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            hashes: Vec::new(),
-            ids: hashbrown::HashMap::new(),
-            parts: Vec::new(),
-        });
-        let before = append.bytes.len();
+        if !self.gathering.appends.contains_key(&key) {
+            self.begin_append(key);
+        }
+        let across_pushes = self.cache.queues[self.cache.partitions[key].queue].row.options.dedup_window_s > 0;
+        let append = self.gathering.appends.get_mut(&key).expect("just begun");
+        let before = (append.bytes.len(), append.ends.len());
         let has_ids = records.hashes.iter().any(|&hash| hash != 0);
         let messages = if !has_ids && append.ends.is_empty() {
             // The common case of one push without ids: its bytes are the segment's.
@@ -158,8 +150,32 @@ impl<T: Copy> Log<T> {
             plans.map(|(index, known)| append.take_record(records, index, known, first, now_us)).collect()
         };
         append.parts.push(PartPlan { op, part, messages });
-        let grown = append.bytes.len() - before;
-        self.gathering.grew(grown);
+        let grown = (append.bytes.len() - before.0, append.ends.len() - before.1);
+        self.gathering.grew(grown.0, grown.1);
+    }
+
+    /// Begins the segment that is gathered for a partition, behind the one in commit if there is one.
+    fn begin_append(&mut self, key: PartitionKey) {
+        let mark = self.new_version();
+        let partition = &mut self.cache.partitions[key];
+        let follows = partition.underway.begin();
+        if let Some(sent) = follows {
+            self.gathering.behind = Some(sent.job);
+        }
+        let append = AppendPlan {
+            partition: key,
+            id: partition.id,
+            base: follows.map_or(partition.next, |sent| sent.next),
+            ahead_us: follows.map_or(partition.ahead_us, |sent| sent.ahead_us),
+            mark,
+            follows: follows.map(|sent| sent.mark),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            hashes: Vec::new(),
+            ids: hashbrown::HashMap::new(),
+            parts: Vec::new(),
+        };
+        self.gathering.appends.insert(key, append);
     }
 }
 

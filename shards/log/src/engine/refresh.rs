@@ -111,15 +111,7 @@ impl<T: Copy> Log<T> {
         for changed in partitions {
             let Some(queue) = self.cache.queue_by_id(changed.queue) else { continue };
             match self.cache.partition_by_id(changed.partition) {
-                Some(key) => {
-                    let partition = &mut self.cache.partitions[key];
-                    if changed.next > partition.next && !partition.appending {
-                        partition.stale = true;
-                        self.cache.advance(key, changed.next, changed.stamp_us);
-                        found = true;
-                        self.evaluate_groups(key);
-                    }
-                }
+                Some(key) => found |= self.log_ends_at(key, changed.next, changed.stamp_us),
                 None if self.cache.queues[queue].complete => {
                     self.read(Load::PartitionById(changed.partition));
                     found = true;

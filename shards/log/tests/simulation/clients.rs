@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use queen_log::{
-    engine::{JobId, Log, LogConfig, OpKey},
+    engine::{Log, LogConfig, OpKey},
     id::{PartitionId, Uuid, message_id},
     options::{Change, OptionsPatch},
     record::{Record, Records},
@@ -14,7 +14,7 @@ use queen_log::{
     },
     row::QUEUE_MODE,
     segment::Packer,
-    store::{Done, StoreFailure, Work},
+    store::{Done, JobId, StoreFailure, Work},
 };
 
 use crate::store::Store;
@@ -216,7 +216,22 @@ impl World {
         self.move_job(at, job);
     }
 
-    fn move_job(&mut self, at: usize, job: usize) {
+    /// The job that a batch follows, if that is not over.
+    fn before(&self, at: usize, job: usize) -> Option<usize> {
+        let jobs = &self.brokers[at].jobs;
+        let Work::Commit(batch) = &jobs[job].work else { return None };
+        let before = batch.behind.and_then(|behind| jobs.iter().position(|job| job.id == behind));
+        assert!(before.is_none_or(|before| self.before(at, before).is_none()), "a chain has two links");
+        before
+    }
+
+    fn move_job(&mut self, at: usize, mut job: usize) {
+        if let Some(before) = self.before(at, job) {
+            // Its outcome is told after that one's. It may be done before that, but seldom is.
+            if self.brokers[at].jobs[job].outcome.is_some() || self.chance(90) {
+                job = before;
+            }
+        }
         let Job { id, work, outcome } = &mut self.brokers[at].jobs[job];
         if outcome.is_none() {
             *outcome = Some(if self.away {

@@ -19,6 +19,8 @@ pub struct Store {
     groups: BTreeMap<(QueueId, Arc<str>), GroupRow>,
     pub partitions: BTreeMap<PartitionId, PartitionRow>,
     pub segments: BTreeMap<(PartitionId, u64), SegmentRow>,
+    /// The mark of each partition's newest segment.
+    marks: BTreeMap<PartitionId, i64>,
     pub cursors: BTreeMap<Key, CursorRow>,
     pub dead: Vec<DeadLetter>,
     changed: BTreeMap<QueueId, i64>,
@@ -169,13 +171,15 @@ impl Store {
                 stamps.push(None);
                 continue;
             };
-            if partition.next > append.base {
+            let mark = self.marks.get(&append.partition).copied();
+            if partition.next != append.base || append.follows.is_some() && append.follows != mark {
+                assert!(append.follows.is_some() || partition.next > append.base, "nobody plans behind the end");
                 stamps.push(None);
                 continue;
             }
-            assert_eq!(partition.next, append.base, "a log has no holes");
-            assert!(partition.stamp_us <= append.floor_us, "stamps never go back");
-            let stamp_us = append.floor_us.max(now_us);
+            self.marks.insert(append.partition, append.mark);
+            assert!(append.follows.is_some() || partition.stamp_us <= append.floor_us, "the end is known");
+            let stamp_us = append.floor_us.max(now_us).max(partition.stamp_us);
             partition.next = append.next;
             partition.stamp_us = stamp_us;
             partition.ahead_us = append.ahead_us;

@@ -1,13 +1,14 @@
 //! A batch in one statement: one round trip, one transaction, nothing half done.
 //!
-//! How its parts come one after the other, and why two of them cannot stop each other:
+//! One with cursors goes by a lane's row. How its parts come one after the other, and why two of them cannot stop each
+//! other:
 //!
 //! 1. `lane` locks the row of the connection. Without it, or with another batch in it than the one before this, no part
 //!    does anything: whoever has closed the lane knows that the batch will not be written any more.
 //! 2. `clock` reads the time, after the lock.
 //! 3. `appended` inserts segments, sorted by key. It locks no partition: a segment that another broker has put there is
-//!    a conflict of the primary key, waited for and then left out, or is seen by the `NOT EXISTS`. See
-//!    [`crate::retention`] for why that is enough.
+//!    a conflict of the primary key, waited for and then left out, or is seen as the newest. See [`crate::retention`]
+//!    for why that is enough.
 //! 4. `held` locks cursors, sorted by key, that have the version that is expected; a row that changed while it waited is
 //!    looked at again and dropped. It reads `wanted`, which needs all of `appended`: so segments come before cursors.
 //! 5. `changed` updates those. `made` inserts new cursors, sorted by key, after all locks of `held`.
@@ -17,19 +18,15 @@
 //! row is looked at again, the server cannot run a part that writes.
 //!
 //! What was left out stands in the lane's row, so that it can be read there when the connection dies before it answers.
+//! A batch of segments alone needs no lane: see [`super::append`].
 
-use queen_log::{
-    row::DeadLetter,
-    store::{Append, Batch, Committed, KEEP_LEASE},
-};
-use tokio_postgres::{
-    Row,
-    types::{ToSql, Type},
-};
+use queen_log::store::{Batch, Committed};
+use tokio_postgres::{Row, types::Type};
 
 use super::{
+    columns::Columns,
     session::{Sql, Trouble},
-    values::{Id, get},
+    values::get,
 };
 
 /// The lane's row, locked, and the time.
@@ -42,22 +39,30 @@ macro_rules! lane_and_clock {
 )"
     };
 }
-/// The segments, from parameters 3 to 9.
-macro_rules! appended {
-    () => {
-        "appended AS (
-    INSERT INTO queen.segment (partition_id, base, next, stamp_us, ahead_us, hashes, data)
-    SELECT a.partition_id, a.base, a.next, greatest(a.floor_us, clock.now_us), a.ahead_us, a.hashes, a.data
-    FROM clock CROSS JOIN unnest($3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[])
-        AS a(partition_id, base, next, floor_us, ahead_us, hashes, data)
-    JOIN queen.partition p ON p.id = a.partition_id
-    WHERE NOT EXISTS (SELECT FROM queen.segment s WHERE s.partition_id = a.partition_id AND s.base >= a.base)
+/// Inserts segments, from nine columns of them and the time in `clock`. One is left out where the newest segment of its
+/// partition does not end where it begins, or is not the one that it follows, and where the partition is gone.
+macro_rules! insert_segments {
+    ($columns:literal) => {
+        concat!(
+            "INSERT INTO queen.segment (partition_id, base, next, stamp_us, ahead_us, mark, hashes, data)
+    SELECT a.partition_id, a.base, a.next, greatest(a.floor_us, clock.now_us, newest.stamp_us), a.ahead_us, a.mark,
+        a.hashes, a.data
+    FROM clock CROSS JOIN unnest(",
+            $columns,
+            ") AS a(partition_id, base, next, floor_us, ahead_us, mark, follows, hashes, data)
+    LEFT JOIN LATERAL (
+        SELECT s.next, s.stamp_us, s.mark FROM queen.segment s
+        WHERE s.partition_id = a.partition_id ORDER BY s.base DESC LIMIT 1) newest ON true
+    WHERE a.base = coalesce(newest.next, 0) AND (a.follows IS NULL OR a.follows = newest.mark)
+    AND EXISTS (SELECT FROM queen.partition p WHERE p.id = a.partition_id)
     ORDER BY a.partition_id, a.base
     ON CONFLICT DO NOTHING
-    RETURNING partition_id
-)"
+    RETURNING "
+        )
     };
 }
+pub(super) use insert_segments;
+
 /// The cursors that are `wanted`: old ones locked and changed, new ones made.
 macro_rules! cursors_written {
     () => {
@@ -86,22 +91,50 @@ macro_rules! cursors_written {
     };
 }
 
-/// Parameters: 1 lane, 2 batch; 3-9 appends; 10-21 cursors; 22-30 dead letters. No row when the lane is not as expected.
+/// Writes into the lane's row what came of the batch: the appends that were left out, and of the cursors with these
+/// columns those.
+macro_rules! outcome_noted {
+    ($from:literal, $appends:literal, $cursors:literal) => {
+        concat!(
+            "UPDATE queen.lane l SET batch = $2, now_us = ",
+            $from,
+            ".now_us, left_appends = ",
+            $appends,
+            ", left_cursors = (
+    SELECT array_agg(w.place)
+    FROM unnest(",
+            $cursors,
+            ") WITH ORDINALITY AS w(partition_id, group_name, place)
+    WHERE w.place NOT IN (SELECT place FROM changed)
+        AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
+FROM ",
+            $from,
+            " WHERE l.id = $1
+RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors"
+        )
+    };
+}
+
+/// Parameters: 1 lane, 2 batch; 3-11 appends; 12-23 cursors; 24-32 dead letters. No row when the lane is not as expected.
 const COMMIT: Sql = Sql {
     text: concat!(
         "WITH ",
         lane_and_clock!(),
-        ", ",
-        appended!(),
-        ", done AS MATERIALIZED (
+        ", appended AS (
+    ",
+        insert_segments!(
+            "$3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::bytea[], $11::bytea[]"
+        ),
+        "partition_id
+), done AS MATERIALIZED (
     SELECT clock.now_us, (SELECT array_agg(a.place)
         FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
         WHERE a.partition_id NOT IN (SELECT partition_id FROM appended)) AS left_out
     FROM clock
 ), wanted AS MATERIALIZED (
     SELECT w.*, done.now_us
-    FROM done CROSS JOIN unnest($10::uuid[], $11::text[], $12::int8[], $13::int8[], $14::uuid[], $15::int8[],
-        $16::int8[], $17::uuid[], $18::int8[], $19::int8[], $20::int8[], $21::int8[]) WITH ORDINALITY
+    FROM done CROSS JOIN unnest($12::uuid[], $13::text[], $14::int8[], $15::int8[], $16::uuid[], $17::int8[],
+        $18::int8[], $19::uuid[], $20::int8[], $21::int8[], $22::int8[], $23::int8[]) WITH ORDINALITY
         AS w(partition_id, group_name, expect, version, needs, next, run_end, lease_id, floor_us, for_us, retries,
             consumed, place)
     WHERE w.needs IS NULL OR w.needs IN (SELECT partition_id FROM appended)
@@ -111,26 +144,23 @@ const COMMIT: Sql = Sql {
     INSERT INTO queen.dead_letter (id, partition_id, at_offset, group_name, transaction_id, error, retries, record,
         failed_us)
     SELECT d.id, d.partition_id, d.at_offset, d.group_name, d.transaction_id, d.error, d.retries, d.record, done.now_us
-    FROM done CROSS JOIN unnest($22::uuid[], $23::int8[], $24::uuid[], $25::int8[], $26::text[], $27::bytea[],
-        $28::bytea[], $29::int8[], $30::bytea[])
+    FROM done CROSS JOIN unnest($24::uuid[], $25::int8[], $26::uuid[], $27::int8[], $28::text[], $29::bytea[],
+        $30::bytea[], $31::int8[], $32::bytea[])
         AS d(id, place, partition_id, at_offset, group_name, transaction_id, error, retries, record)
     WHERE d.place IN (SELECT place FROM changed)
         OR (d.partition_id, d.group_name) IN (SELECT partition_id, group_name FROM made)
     ON CONFLICT DO NOTHING
 )
-UPDATE queen.lane l SET batch = $2, now_us = done.now_us, left_appends = done.left_out, left_cursors = (
-    SELECT array_agg(w.place)
-    FROM unnest($10::uuid[], $11::text[]) WITH ORDINALITY AS w(partition_id, group_name, place)
-    WHERE w.place NOT IN (SELECT place FROM changed)
-        AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
-FROM done WHERE l.id = $1
-RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+",
+        outcome_noted!("done", "done.left_out", "$12::uuid[], $13::text[]"),
     ),
     types: &[
         Type::UUID,
         Type::INT8,
         // Appends.
         Type::UUID_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -163,34 +193,6 @@ RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
     ],
 };
 
-/// The same for a batch of appends alone: a third of the parts, which a server sets up anew for every batch. Parameters as
-/// the first nine of [`COMMIT`].
-const COMMIT_APPENDS: Sql = Sql {
-    text: concat!(
-        "WITH ",
-        lane_and_clock!(),
-        ", ",
-        appended!(),
-        "
-UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_cursors = NULL, left_appends = (
-    SELECT array_agg(a.place) FROM unnest($3::uuid[]) WITH ORDINALITY AS a(partition_id, place)
-    WHERE a.partition_id NOT IN (SELECT partition_id FROM appended))
-FROM clock WHERE l.id = $1
-RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
-    ),
-    types: &[
-        Type::UUID,
-        Type::INT8,
-        Type::UUID_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::BYTEA_ARRAY,
-    ],
-};
-
 /// The same for a batch of cursors alone. Parameters: 1 lane, 2 batch; 3-13 cursors, without what they need.
 const COMMIT_CURSORS: Sql = Sql {
     text: concat!(
@@ -205,13 +207,8 @@ const COMMIT_CURSORS: Sql = Sql {
 ), ",
         cursors_written!(),
         "
-UPDATE queen.lane l SET batch = $2, now_us = clock.now_us, left_appends = NULL, left_cursors = (
-    SELECT array_agg(w.place)
-    FROM unnest($3::uuid[], $4::text[]) WITH ORDINALITY AS w(partition_id, group_name, place)
-    WHERE w.place NOT IN (SELECT place FROM changed)
-        AND (w.partition_id, w.group_name) NOT IN (SELECT partition_id, group_name FROM made))
-FROM clock WHERE l.id = $1
-RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
+",
+        outcome_noted!("clock", "NULL", "$3::uuid[], $4::text[]"),
     ),
     types: &[
         Type::UUID,
@@ -230,101 +227,19 @@ RETURNING l.batch, l.now_us, l.left_appends, l.left_cursors",
     ],
 };
 
-/// What a batch has in it: the smallest statement that does all of it is the cheapest.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Appends,
-    Cursors,
-    All,
-}
-
-impl Shape {
-    pub(super) fn of(batch: &Batch) -> Self {
-        match (batch.appends.is_empty(), batch.cursors.is_empty()) {
-            (_, true) => Self::Appends,
-            (true, false) if batch.dead.is_empty() => Self::Cursors,
-            _ => Self::All,
-        }
+/// The smallest statement that does all of a batch, and its parameters from 3 on: a server sets up each part anew for
+/// every batch.
+pub(super) fn statement(batch: &Batch) -> (&'static Sql, Columns<'_>) {
+    if batch.appends.is_empty() && batch.dead.is_empty() {
+        let mut columns = Columns::default();
+        columns.add_cursors(&batch.cursors);
+        return (&COMMIT_CURSORS, columns);
     }
-
-    pub(super) fn statement(self) -> &'static Sql {
-        match self {
-            Self::Appends => &COMMIT_APPENDS,
-            Self::Cursors => &COMMIT_CURSORS,
-            Self::All => &COMMIT,
-        }
-    }
-}
-
-/// A batch as the parameters of its statement from 3 on, column by column. Borrows the large ones.
-pub(super) struct Columns<'a>(Vec<Box<dyn ToSql + Sync + 'a>>);
-
-impl<'a> Columns<'a> {
-    pub(super) fn of(batch: &'a Batch) -> Self {
-        let shape = Shape::of(batch);
-        let mut columns = Self(Vec::with_capacity(shape.statement().types.len() - 2));
-        if shape != Shape::Cursors {
-            columns.add_appends(&batch.appends);
-        }
-        if shape != Shape::Appends {
-            columns.add_cursors(batch, shape == Shape::All);
-        }
-        if shape == Shape::All {
-            columns.add_dead(&batch.dead);
-        }
-        columns
-    }
-
-    fn add_appends(&mut self, appends: &'a [Append]) {
-        self.add(appends, |append| Id(append.partition));
-        self.add(appends, |append| append.base.cast_signed());
-        self.add(appends, |append| append.next.cast_signed());
-        self.add(appends, |append| append.floor_us);
-        self.add(appends, |append| append.ahead_us);
-        self.add(appends, |append| append.hashes.as_slice());
-        self.add(appends, |append| append.data.as_slice());
-    }
-
-    /// Cursors, with the appends that they need where there may be some.
-    fn add_cursors(&mut self, batch: &'a Batch, with_needs: bool) {
-        let cursors = &batch.cursors;
-        self.add(cursors, |cursor| Id(cursor.partition));
-        self.add(cursors, |cursor| &*cursor.group);
-        self.add(cursors, |cursor| cursor.expect);
-        self.add(cursors, |cursor| cursor.version);
-        if with_needs {
-            self.add(cursors, |cursor| cursor.needs_append.map(|needed| Id(batch.appends[needed].partition)));
-        }
-        self.add(cursors, |cursor| cursor.next.cast_signed());
-        self.add(cursors, |cursor| cursor.run_end.cast_signed());
-        self.add(cursors, |cursor| cursor.lease.map(|lease| Id(lease.id)));
-        self.add(cursors, |cursor| cursor.lease.map(|lease| lease.floor_us));
-        self.add(cursors, |cursor| cursor.lease.and_then(|lease| (lease.for_us != KEEP_LEASE).then_some(lease.for_us)));
-        self.add(cursors, |cursor| cursor.retries);
-        self.add(cursors, |cursor| cursor.consumed.cast_signed());
-    }
-
-    fn add_dead(&mut self, dead: &'a [(usize, DeadLetter)]) {
-        self.add(dead, |(_, letter)| Id(letter.id));
-        self.add(dead, |(cursor, _)| *cursor as i64 + 1);
-        self.add(dead, |(_, letter)| Id(letter.partition));
-        self.add(dead, |(_, letter)| letter.offset.cast_signed());
-        self.add(dead, |(_, letter)| &*letter.group);
-        self.add(dead, |(_, letter)| letter.transaction_id.as_bytes());
-        self.add(dead, |(_, letter)| letter.error.as_bytes());
-        self.add(dead, |(_, letter)| letter.retries);
-        self.add(dead, |(_, letter)| letter.record.as_slice());
-    }
-
-    fn add<R, T: ToSql + Sync + 'a>(&mut self, rows: &'a [R], value: impl Fn(&'a R) -> T) {
-        self.0.push(Box::new(rows.iter().map(value).collect::<Vec<T>>()));
-    }
-
-    /// All parameters.
-    pub(super) fn parameters<'s>(&'s self, lane: &'s Id, batch: &'s i64) -> Vec<&'s (dyn ToSql + Sync)> {
-        let fixed: [&(dyn ToSql + Sync); 2] = [lane, batch];
-        fixed.into_iter().chain(self.0.iter().map(|column| &**column as &(dyn ToSql + Sync))).collect()
-    }
+    let mut columns = Columns::default();
+    columns.add_appends(&batch.appends);
+    columns.add_cursors_with_needs(batch);
+    columns.add_dead(&batch.dead);
+    (&COMMIT, columns)
 }
 
 /// What a lane's row says of its last batch.

@@ -3,7 +3,7 @@
 //! Appends come before cursors, as they do on every database.
 
 use queen_log::store::{Append, Batch, Committed, CursorWrite, KEEP_LEASE, LeaseWrite};
-use rusqlite::{Connection, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result, params};
 
 /// Writes what meets the rows that it expects.
 pub(super) fn commit(connection: &Connection, batch: &Batch, now_us: i64) -> Result<Committed> {
@@ -41,13 +41,20 @@ pub(super) fn commit(connection: &Connection, batch: &Batch, now_us: i64) -> Res
 }
 
 fn append(connection: &Connection, append: &Append, now_us: i64) -> Result<Option<i64>> {
-    let stamp_us = append.floor_us.max(now_us);
+    let newest = connection
+        .prepare_cached("SELECT next, stamp_us, mark FROM segment WHERE partition_id = ?1 ORDER BY base DESC LIMIT 1")?
+        .query_row([append.partition.0], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let (end, before_us, mark) = newest.map_or((0, i64::MIN, None), |(end, us, mark)| (end, us, Some(mark)));
+    if end != append.base.cast_signed() || append.follows.is_some() && append.follows != mark {
+        return Ok(None);
+    }
+    let stamp_us = append.floor_us.max(now_us).max(before_us);
     let written = connection
         .prepare_cached(
-            "INSERT INTO segment (partition_id, base, next, stamp_us, ahead_us, hashes, data)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
-             WHERE EXISTS (SELECT 1 FROM partition WHERE id = ?1)
-             AND NOT EXISTS (SELECT 1 FROM segment WHERE partition_id = ?1 AND base >= ?2)",
+            "INSERT INTO segment (partition_id, base, next, stamp_us, ahead_us, mark, hashes, data)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+             WHERE EXISTS (SELECT 1 FROM partition WHERE id = ?1)",
         )?
         .execute(params![
             append.partition.0,
@@ -55,6 +62,7 @@ fn append(connection: &Connection, append: &Append, now_us: i64) -> Result<Optio
             append.next.cast_signed(),
             stamp_us,
             append.ahead_us,
+            append.mark,
             append.hashes,
             append.data
         ])?;

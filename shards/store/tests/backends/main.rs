@@ -28,6 +28,7 @@ on_both! {
         an_append_at_the_head_is_stamped_and_there,
         an_append_from_a_stale_head_is_left_out_and_the_others_are_written,
         an_append_to_a_partition_that_is_gone_is_left_out,
+        what_follows_a_segment_is_written_behind_it_or_left_out_with_it,
         stamps_never_fall_below_their_floor,
         a_cursor_is_made_once_and_then_replaced_by_version,
         a_cursor_goes_with_the_append_that_it_needs,

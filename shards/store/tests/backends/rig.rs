@@ -171,6 +171,33 @@ impl Rig {
         self.commit(batch).await.stamps[0]
     }
 
+    /// Sends two segments without waiting between them, the second of which follows the first, and gives their stamps.
+    pub async fn chain(&self, partition: &PartitionRow, ends: [u64; 3]) -> (Option<i64>, Option<i64>) {
+        let (first, second) = self.start_chain(partition, ends);
+        (self.appended(first).await, self.appended(second).await)
+    }
+
+    /// The same without waiting at all: their jobs.
+    pub fn start_chain(&self, partition: &PartitionRow, [base, middle, next]: [u64; 3]) -> (u64, u64) {
+        let first = append(partition, base, middle);
+        let follows = Some(first.mark);
+        let second = Append { follows, ..append(partition, middle, next) };
+        let first = self.start(Job::Log(Work::Commit(Batch { appends: vec![first], ..Batch::default() })));
+        let batch = Batch { behind: Some(first), appends: vec![second], ..Batch::default() };
+        (first, self.start(Job::Log(Work::Commit(batch))))
+    }
+
+    /// Waits for a batch of one segment: its stamp.
+    pub async fn appended(&self, job: u64) -> Option<i64> {
+        match self.outcome(job).await {
+            Ok(JobDone::Log(done)) => match *done {
+                Done::Committed(committed) => committed.stamps[0],
+                other => panic!("not committed: {other:?}"),
+            },
+            other => panic!("not committed: {other:?}"),
+        }
+    }
+
     /// A partition as it is now.
     pub async fn partition_now(&self, id: PartitionId) -> Option<PartitionRow> {
         match self.load(Load::PartitionById(id)).await {
@@ -194,11 +221,16 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce() -> F + Send + '
     executor.join().expect("the test holds");
 }
 
-/// An id that nothing else has.
-pub fn id() -> Uuid {
+/// A number that nothing else has.
+fn number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(0);
-    Uuid::v7(1_700_000_000_000, u128::from(LAST.fetch_add(1, Ordering::Relaxed) + 1))
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// An id that nothing else has.
+pub fn id() -> Uuid {
+    Uuid::v7(1_700_000_000_000, u128::from(number()))
 }
 
 /// A queue to be made, with defaults.
@@ -227,6 +259,8 @@ pub fn append(partition: &PartitionRow, base: u64, next: u64) -> Append {
         next,
         floor_us: 0,
         ahead_us: 5,
+        mark: number().cast_signed(),
+        follows: None,
         hashes: base.to_le_bytes().to_vec(),
         data: format!("from {base} to {next}").into_bytes(),
     }

@@ -126,7 +126,8 @@ fn every_batch_is_what_its_outcome_says_whatever_connection_is_cut() {
                         };
                         let mut large = append(partition, head, head + 1);
                         large.data = vec![7; 100_000];
-                        let batch = Batch { appends: vec![large], cursors: vec![write], dead: Vec::new() };
+                        let batch =
+                            Batch { behind: None, appends: vec![large], cursors: vec![write], dead: Vec::new() };
                         rig.start(Job::Log(Work::Commit(batch)))
                     })
                     .collect();
@@ -154,6 +155,39 @@ fn every_batch_is_what_its_outcome_says_whatever_connection_is_cut() {
 }
 
 #[test]
+fn segments_sent_behind_others_are_written_once_whatever_connection_is_cut() {
+    const CUTS: u32 = 100;
+    let database = TestDatabase::new();
+    let Opened { seed, .. } = open(database.config());
+    let beside = database.clone();
+    rig::run(async move || {
+        let rig = rig_on(seed.start(), &beside);
+        let partitions = [rig.partition("one").await, rig.partition("other").await];
+        let mut head = 0;
+        let mut cut = 0;
+        while cut < CUTS {
+            let cutter = Cutter::start(&beside);
+            for _ in 0..200 {
+                let chains =
+                    partitions.each_ref().map(|partition| rig.start_chain(partition, [head, head + 2, head + 5]));
+                for (first, second) in chains {
+                    // Nobody else writes.
+                    let stamps = (rig.appended(first).await, rig.appended(second).await);
+                    assert!(stamps.0.is_some() && stamps.1 >= stamps.0, "{stamps:?} at {head}");
+                }
+                head += 5;
+            }
+            cut += cutter.finish();
+            for partition in &partitions {
+                assert_eq!(rig.partition_now(partition.id).await.expect("there").next, head);
+            }
+        }
+        assert_eq!(rig.count("SELECT count(*) FROM @segment"), head / 5 * 4);
+        println!("{head} messages, {cut} connections cut");
+    });
+}
+
+#[test]
 fn two_brokers_on_one_partition_never_write_both_and_never_deadlock() {
     const ROUNDS: u64 = 150;
     let database = TestDatabase::new();
@@ -174,6 +208,7 @@ fn two_brokers_on_one_partition_never_write_both_and_never_deadlock() {
                 let mut turned = partitions.clone();
                 turned.rotate_left((round as usize + turn * 3) % partitions.len());
                 Batch {
+                    behind: None,
                     appends: turned.iter().map(|partition| append(partition, round, round + 1)).collect(),
                     cursors: turned
                         .iter()

@@ -45,9 +45,25 @@ pub async fn an_append_from_a_stale_head_is_left_out_and_the_others_are_written(
 pub async fn an_append_to_a_partition_that_is_gone_is_left_out(rig: &Rig) {
     let mut gone = rig.partition("q").await;
     gone.id = id();
-    let batch = Batch { appends: vec![append(&gone, 0, 1)], cursors: vec![cursor(&gone, "g", 0)], dead: Vec::new() };
+    let batch = Batch {
+        behind: None,
+        appends: vec![append(&gone, 0, 1)],
+        cursors: vec![cursor(&gone, "g", 0)],
+        dead: Vec::new(),
+    };
     let committed = rig.commit(batch).await;
     assert_eq!((committed.stamps, committed.cursors), (vec![None], vec![false]));
+}
+
+pub async fn what_follows_a_segment_is_written_behind_it_or_left_out_with_it(rig: &Rig) {
+    let partition = rig.partition("q").await;
+    let (first, second) = rig.chain(&partition, [0, 2, 3]).await;
+    assert!(first.is_some() && second >= first, "{first:?} {second:?}");
+    // Another has written as much as the first of the next chain wants to.
+    rig.append(&partition, 3, 5).await.expect("stored");
+    assert_eq!(rig.chain(&partition, [3, 5, 6]).await, (None, None));
+    let kept = segments(rig, &partition, 0).await;
+    assert_eq!(kept.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(0, 2), (2, 3), (3, 5)]);
 }
 
 pub async fn stamps_never_fall_below_their_floor(rig: &Rig) {
@@ -95,6 +111,7 @@ pub async fn a_cursor_goes_with_the_append_that_it_needs(rig: &Rig) {
     let (one, other) = (rig.partition("one").await, rig.partition("other").await);
     rig.append(&one, 0, 1).await.expect("stored");
     let batch = Batch {
+        behind: None,
         appends: vec![append(&one, 0, 2), append(&other, 0, 2)],
         cursors: vec![
             CursorWrite { needs_append: Some(0), ..cursor(&one, "g", 0) },
@@ -141,6 +158,7 @@ pub async fn dead_letters_go_with_their_cursors(rig: &Rig) {
         record: vec![0, 1, 255],
     };
     let batch = Batch {
+        behind: None,
         appends: Vec::new(),
         cursors: vec![
             cursor(&partition, "made", 1),
@@ -192,6 +210,7 @@ pub async fn a_thousand_partitions_in_one_batch(rig: &Rig) {
     partitions.sort_by_key(|partition| partition.id);
     for base in 0..3 {
         let batch = Batch {
+            behind: None,
             appends: partitions.iter().map(|partition| append(partition, base, base + 1)).collect(),
             cursors: partitions
                 .iter()

@@ -1,0 +1,155 @@
+//! What of a partition is being appended: one segment that is gathered, one or two in commit.
+//!
+//! The second is planned as if the first were written, and sent behind it without waiting. It says which segment it
+//! follows, so that the store leaves it out when the first was left out, also where another broker has written just as
+//! much meanwhile: what follows a segment that was not written is planned again.
+
+use super::{Job, JobId, Log, batch::AppendPlan, cache::PartitionKey};
+use crate::record::Records;
+
+/// The appends of a partition that are gathered or in commit.
+#[derive(Debug, Default)]
+pub(super) struct Underway {
+    count: u32,
+    /// The one that was sent last, while it is in commit.
+    last: Option<Sent>,
+    /// One of them was not written: the others will not be either, and none can be planned before they are over.
+    broken: bool,
+    /// Where the log was said to end meanwhile, and its newest stamp: by one of these, or by another broker.
+    heard: Option<(u64, i64)>,
+}
+
+/// An append in commit, as the one that follows it has to know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) job: JobId,
+    pub(super) mark: i64,
+    /// Where it ends.
+    pub(super) next: u64,
+    pub(super) ahead_us: i64,
+}
+
+impl Underway {
+    /// Whether there is any.
+    pub(super) fn any(&self) -> bool {
+        self.count > 0
+    }
+
+    /// One is being gathered. Gives the one that it follows.
+    pub(super) fn begin(&mut self) -> Option<Sent> {
+        self.count += 1;
+        self.last
+    }
+
+    /// What was gathered is in commit.
+    pub(super) fn sent(&mut self, sent: Sent) {
+        self.last = Some(sent);
+    }
+
+    /// One in commit was written.
+    pub(super) fn written(&mut self, job: JobId) {
+        self.last = self.last.filter(|sent| sent.job != job);
+        self.over();
+    }
+
+    /// One was not written, and none that follows it will be.
+    pub(super) fn not_written(&mut self) {
+        self.last = None;
+        self.broken = true;
+        self.over();
+    }
+
+    /// Keeps what is told of the log's end until it can be compared with what these have written.
+    pub(super) fn hear(&mut self, next: u64, stamp_us: i64) {
+        self.heard = self.heard.max(Some((next, stamp_us)));
+    }
+
+    /// What was told, when none is under way any more.
+    fn told(&mut self) -> Option<(u64, i64)> {
+        self.heard.take_if(|_| self.count == 0)
+    }
+
+    fn over(&mut self) {
+        self.count -= 1;
+        self.broken &= self.count > 0;
+    }
+}
+
+impl<T: Copy> Log<T> {
+    /// Whether a segment of a partition can be gathered that follows the one in commit. A chain has two links, all of
+    /// one batch follow the same one, and nothing else is in that batch: the rest would wait for it.
+    pub(super) fn can_follow(&self, key: PartitionKey) -> bool {
+        let partition = &self.cache.partitions[key];
+        let Some(sent) = partition.underway.last else { return false };
+        !partition.underway.broken
+            && !partition.stale
+            && self.gathering.cursors.is_empty()
+            && !self.gathering.appends.contains_key(&key)
+            && self.followed().is_none_or(|job| job == sent.job)
+            && self.commit_behind(sent.job).is_none()
+    }
+
+    /// The commit that the gathered batch follows, while it is under way.
+    pub(super) fn followed(&self) -> Option<JobId> {
+        self.gathering.behind.filter(|job| self.jobs.contains_key(job))
+    }
+
+    /// The commit that a commit follows, while it is under way.
+    fn commit_behind(&self, job: JobId) -> Option<JobId> {
+        match &self.jobs[&job] {
+            Job::Commit(plan) => plan.behind.filter(|job| self.jobs.contains_key(job)),
+            _ => unreachable!("appends are sent in commits"),
+        }
+    }
+
+    /// Whether one of these ids may be among those of the partition's segment in commit: only afterwards can be told
+    /// where it is.
+    pub(super) fn may_be_in_commit(&self, key: PartitionKey, records: &Records) -> bool {
+        let partition = &self.cache.partitions[key];
+        let Some(sent) = partition.underway.last else { return false };
+        let Job::Commit(plan) = &self.jobs[&sent.job] else { unreachable!("appends are sent in commits") };
+        let at = plan.appends.binary_search_by_key(&partition.id, |append| append.id).expect("it was sent with that");
+        let ids = &plan.appends[at].ids;
+        !ids.is_empty() && records.hashes.iter().any(|hash| *hash != 0 && ids.contains_key(hash))
+    }
+
+    /// The log of a partition was said to end at `next`. Groups look at it where another broker has written.
+    pub(super) fn log_ends_at(&mut self, key: PartitionKey, next: u64, stamp_us: i64) -> bool {
+        let partition = &mut self.cache.partitions[key];
+        if partition.underway.any() {
+            partition.underway.hear(next, stamp_us);
+            return false;
+        }
+        if next <= partition.next {
+            return false;
+        }
+        partition.stale = true;
+        self.cache.advance(key, next, stamp_us);
+        self.evaluate_groups(key);
+        true
+    }
+
+    /// An append is over: if it was the last one, what was told meanwhile is looked at.
+    pub(super) fn append_is_over(&mut self, key: PartitionKey) {
+        if let Some((next, stamp_us)) = self.cache.partitions[key].underway.told() {
+            self.log_ends_at(key, next, stamp_us);
+        }
+    }
+
+    /// An append was not written. What is gathered to follow it is given back; the row is read again before the next.
+    pub(super) fn append_failed(&mut self, append: AppendPlan) {
+        let key = append.partition;
+        let partition = &mut self.cache.partitions[key];
+        partition.underway.not_written();
+        partition.stale = true;
+        self.return_parts(append);
+        let follows = |append: &mut AppendPlan| append.follows.is_some();
+        if self.gathering.appends.get_mut(&key).is_some_and(follows) {
+            let append = self.gathering.appends.remove(&key).expect("just seen");
+            self.gathering.shrank(append.bytes.len(), append.ends.len());
+            self.cache.partitions[key].underway.not_written();
+            self.return_parts(append);
+        }
+        self.append_is_over(key);
+    }
+}
