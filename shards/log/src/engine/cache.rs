@@ -11,6 +11,7 @@ use slab::Slab;
 
 use super::{
     dedup::{ID_BYTES, Index},
+    room,
     underway::Underway,
 };
 use crate::{
@@ -95,7 +96,8 @@ impl Partition {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     pub(super) queues: Slab<Queue>,
-    pub(super) partitions: Slab<Partition>,
+    /// In boxes: the place of one that has gone is a pointer, and a slab keeps all its places.
+    pub(super) partitions: Slab<Box<Partition>>,
     names: HashMap<(TenantId, Arc<str>), QueueKey>,
     queue_ids: HashMap<QueueId, QueueKey>,
     partition_ids: HashMap<PartitionId, PartitionKey>,
@@ -179,7 +181,7 @@ impl Cache {
             partition.stale = false;
             return key;
         }
-        let key = self.partitions.insert(Partition::new(row, queue));
+        let key = self.partitions.insert(Box::new(Partition::new(row, queue)));
         self.partition_ids.insert(row.id, key);
         self.queues[queue].partitions.insert(Arc::clone(&row.name), key);
         key
@@ -199,10 +201,12 @@ impl Cache {
     pub(super) fn drop_partition(&mut self, key: PartitionKey) {
         let partition = self.partitions.remove(key);
         self.partition_ids.remove(&partition.id);
+        room::of_map(&mut self.partition_ids);
         if let Some(queue) = self.queues.get_mut(partition.queue)
             && queue.partitions.get(&partition.name) == Some(&key)
         {
             queue.partitions.remove(&partition.name);
+            room::of_map(&mut queue.partitions);
         }
         self.segment_count -= partition.segments.len();
         self.segment_bytes -= partition.segments.values().map(|cached| cached.segment.memory_bytes()).sum::<usize>();
@@ -302,6 +306,7 @@ impl Cache {
                 stays
             });
             kept.reverse();
+            kept.shrink_to_fit();
             self.indexed = kept.into();
         }
     }

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use hashbrown::HashTable;
 
+use super::room;
+
 /// The hashes of a partition's newest segments.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -82,6 +84,10 @@ impl Index {
                 entry.remove();
             }
         }
+        if let Some(room) = room::worth(self.table.len(), self.table.capacity()) {
+            self.table.shrink_to(room, |entry| entry.0);
+        }
+        room::of_queue(&mut self.segments);
         let next = self.segments.front().map_or(oldest.base + oldest.hashes.len() as u64, |segment| segment.base);
         self.from = self.from.max(next);
         self.before_us = self.before_us.max(oldest.stamp_us);

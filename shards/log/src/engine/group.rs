@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use super::{
     cache::{Partition, PartitionKey, Queue, QueueKey},
     op::OpKey,
+    room,
 };
 use crate::row::{CursorRow, GroupRow, Lease};
 
@@ -262,7 +263,9 @@ impl Group {
     pub(super) fn drop_partition(&mut self, key: PartitionKey) -> VecDeque<OpKey> {
         self.place(key, Standing::Nothing);
         self.cursors.remove(&key);
+        room::of_map(&mut self.cursors);
         self.ready.retain(|&ready| ready != key);
+        room::of_queue(&mut self.ready);
         self.pinned.remove(&key).unwrap_or_default()
     }
 }

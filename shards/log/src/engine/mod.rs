@@ -30,6 +30,7 @@ mod pop;
 mod push;
 mod read;
 mod refresh;
+mod room;
 mod scan;
 mod timers;
 mod underway;
