@@ -9,6 +9,8 @@ use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
+use queen_fabric::memory;
+
 use crate::checks::{self, CheckError};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::settings::{self, SettingError, Settings};
@@ -93,6 +95,7 @@ pub fn run(serve: impl FnOnce(Ready) -> Exit) -> Exit {
 }
 
 fn boot_and_serve(serve: impl FnOnce(Ready) -> Exit) -> Exit {
+    memory::forgo_huge_pages();
     let settings = match read_settings() {
         Ok(settings) => settings,
         Err(exit) => return exit,

@@ -21,6 +21,7 @@ use std::{
 use queen_data::{DataConfig, Node, ShardSeed};
 use queen_ephemeral::EngineConfig;
 use queen_fabric::{
+    memory::GiveBack,
     placement::{Available, Home, PlacementError, Roles},
     port::{MeshOptions, PortSeed, mesh},
     protocol::store::{Declaration, StoreProtocol},
@@ -61,6 +62,8 @@ enum ServeError {
     Port { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Executor(#[from] ExecutorError),
+    #[error("the thread that gives memory back could not start: {0}")]
+    Memory(io::Error),
     #[error("data shard {shard} cannot listen: {source}")]
     Listen { shard: usize, source: io::Error },
 }
@@ -126,6 +129,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
         listening: Arc::new(Listening { missing: AtomicUsize::new(shards), address: reserved.address() }),
     };
 
+    let _memory = GiveBack::start().map_err(ServeError::Memory)?;
     let mut running = Vec::with_capacity(executors);
     if let Home::Own { cpu } = roles.store {
         running.extend(store_seat.take().map(|seat| start.store(cpu, seat)).transpose()?);
