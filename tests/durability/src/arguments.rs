@@ -45,6 +45,9 @@ pub enum Mode {
         /// How long the load goes on
         #[arg(long, default_value_t = 20)]
         seconds: u32,
+        /// How far apart the brokers' clocks are, in seconds (needs the Debian package faketime)
+        #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+        clocks_apart: u32,
     },
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::{Failed, http::Connection, postgres::Postgres, process::Process};
+use crate::{Failed, http::Connection, process::Process};
 
 /// How long a broker may take until it is healthy: far beyond what it needs, so that only one that never is fails.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -25,9 +25,9 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts a broker that keeps its files in `directory`, and its queues there or in PostgreSQL, and waits until it is
-    /// healthy.
-    pub fn start(program: &Path, directory: &Path, postgres: Option<&Postgres>) -> Result<Self, Failed> {
+    /// Starts a broker that keeps its files in `directory`, and its queues there unless further `settings` say otherwise,
+    /// and waits until it is healthy.
+    pub fn start(program: &Path, directory: &Path, further: Vec<(String, String)>) -> Result<Self, Failed> {
         let program = fs::canonicalize(program).map_err(|error| Failed(format!("{}: {error}", program.display())))?;
         for part in ["data", "spool"] {
             fs::create_dir_all(directory.join(part)).map_err(|error| Failed(error.to_string()))?;
@@ -42,7 +42,7 @@ impl Broker {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec();
-        settings.extend(postgres.map(Postgres::settings).unwrap_or_default());
+        settings.extend(further);
         let log = directory.join("broker.log");
         let process = Process::start(&program, None, &[], &settings, &log)?;
         let mut broker = Self { program, settings, log, address, process };

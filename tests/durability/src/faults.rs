@@ -20,6 +20,7 @@ use crate::{
     arguments::{Arguments, Common, Mode, Store},
     audit,
     broker::Broker,
+    clock,
     judge::{Broken, Verdict, Violation, judge},
     load::{Load, Shape},
     postgres::Postgres,
@@ -46,14 +47,18 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Failed> {
     let words = match &arguments.mode {
         Mode::Kill { store, rounds, .. } => format!("kill --store {store:?} --rounds {rounds}").to_lowercase(),
         Mode::Terminate { cuts, .. } => format!("terminate --cuts {cuts}"),
-        Mode::TwoBrokers { seconds, .. } => format!("two-brokers --seconds {seconds}"),
+        Mode::TwoBrokers { seconds, clocks_apart, .. } => {
+            format!("two-brokers --seconds {seconds} --clocks-apart {clocks_apart}")
+        }
     };
     let run = format!("{words} --seed {}", scene.seed);
     println!("{run}");
     let verdict = match &arguments.mode {
         Mode::Kill { rounds, .. } => kill(&scene, *rounds),
         Mode::Terminate { cuts, .. } => terminate(&scene, *cuts),
-        Mode::TwoBrokers { seconds, .. } => two_brokers(&scene, Duration::from_secs((*seconds).into())),
+        Mode::TwoBrokers { seconds, clocks_apart, .. } => {
+            two_brokers(&scene, Duration::from_secs((*seconds).into()), i64::from(*clocks_apart))
+        }
     };
     if arguments.mode.common().keep {
         println!("kept: {}", scene.directory.keep().display());
@@ -92,8 +97,15 @@ impl<'a> Scene<'a> {
     }
 
     fn broker(&self, name: &str) -> Result<Broker, Failed> {
+        self.broker_at(name, 0)
+    }
+
+    /// A broker whose clock is so many seconds ahead.
+    fn broker_at(&self, name: &str, ahead_s: i64) -> Result<Broker, Failed> {
         let directory = self.directory.path().join(name);
-        Broker::start(&self.common.broker, &directory, self.postgres.as_ref())
+        let mut settings = self.postgres.as_ref().map(Postgres::settings).unwrap_or_default();
+        settings.extend(clock::settings(ahead_s)?);
+        Broker::start(&self.common.broker, &directory, settings)
     }
 
     fn random(&self) -> Random {
@@ -151,8 +163,9 @@ fn terminate(scene: &Scene<'_>, cuts: u32) -> Result<Verdict, Failed> {
     Ok(must_have_been_tried(judge(&history, &log)))
 }
 
-fn two_brokers(scene: &Scene<'_>, time: Duration) -> Result<Verdict, Failed> {
-    let brokers = [scene.broker("first")?, scene.broker("second")?];
+fn two_brokers(scene: &Scene<'_>, time: Duration, apart_s: i64) -> Result<Verdict, Failed> {
+    let behind_s = apart_s / 2;
+    let brokers = [scene.broker_at("first", -behind_s)?, scene.broker_at("second", apart_s - behind_s)?];
     let load = Load::start(&brokers.each_ref().map(Broker::address), scene.seed, SHARED)?;
     scene.wait(time)?;
     let history = load.finish()?;

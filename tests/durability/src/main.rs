@@ -9,13 +9,14 @@
 //! | `history`, `judge` | what was noted, and what of it breaks a promise |
 //! | `audit` | the log as it stands at the end |
 //! | `wire`, `http` | how a broker is spoken to |
-//! | `broker`, `postgres`, `process` | the processes that this one starts |
+//! | `broker`, `postgres`, `process`, `clock` | the processes that this one starts, and what time it is for them |
 //!
 //! Ends with 0 when all promises were kept, with 1 when one was broken, with 2 when the run could not be made.
 
 mod arguments;
 mod audit;
 mod broker;
+mod clock;
 mod consume;
 #[cfg(test)]
 mod fake;
