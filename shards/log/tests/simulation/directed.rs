@@ -11,6 +11,7 @@ use queen_log::{
         Popped, PushPart, PushRequest, Pushed, Request, Scope, Start,
     },
     row::QUEUE_MODE,
+    store::{JobId, Work},
 };
 
 use crate::store::Store;
@@ -26,6 +27,9 @@ struct Node {
     answers: Vec<(u64, Answer)>,
     /// Pieces of work that were done.
     work: u64,
+    /// The broker whose commits are held, and those, in the order in which it sent them.
+    holds: Option<usize>,
+    held: Vec<(JobId, Work)>,
 }
 
 impl Node {
@@ -47,6 +51,8 @@ impl Node {
             tokens: 0,
             answers: Vec::new(),
             work: 0,
+            holds: None,
+            held: Vec::new(),
         }
     }
 
@@ -66,6 +72,10 @@ impl Node {
                 self.brokers[at].turn(self.now_us);
                 self.answers.extend(self.brokers[at].take_answers());
                 for (job, work) in self.brokers[at].take_work() {
+                    if self.holds == Some(at) && matches!(work, Work::Commit(_)) {
+                        self.held.push((job, work));
+                        continue;
+                    }
                     idle = false;
                     self.work += 1;
                     let done = self.store.work(&work, self.now_us as i64);
@@ -79,6 +89,16 @@ impl Node {
         panic!("it does not come to rest");
     }
 
+    /// Does the commits that were held.
+    fn release(&mut self) {
+        let broker = self.holds.take().expect("a broker's commits are held");
+        for (job, work) in std::mem::take(&mut self.held) {
+            let done = self.store.work(&work, self.now_us as i64);
+            self.brokers[broker].done(job, Ok(done), self.now_us);
+        }
+        self.settle();
+    }
+
     fn answer(&mut self, token: u64) -> Option<Answer> {
         let at = self.answers.iter().position(|(of, _)| *of == token)?;
         Some(self.answers.swap_remove(at).1)
@@ -90,13 +110,22 @@ impl Node {
     }
 
     fn push(&mut self, broker: usize, ids: &[&str]) -> Vec<Pushed> {
+        let token = self.start_push(broker, ids);
+        self.pushed(token)
+    }
+
+    fn start_push(&mut self, broker: usize, ids: &[&str]) -> u64 {
         let mut records = Records::default();
         for id in ids {
             records.push(&Record { id: Some(id.as_bytes()), payload: id.as_bytes(), ..Record::default() });
         }
         let parts = vec![PushPart { queue: "q".into(), partition: "p".into(), records }];
-        match self.ask(broker, Request::Push(PushRequest { tenant: TENANT, parts })) {
-            Answer::Pushed(mut parts) => parts.remove(0).messages,
+        self.start(broker, Request::Push(PushRequest { tenant: TENANT, parts }))
+    }
+
+    fn pushed(&mut self, token: u64) -> Vec<Pushed> {
+        match self.answer(token) {
+            Some(Answer::Pushed(mut parts)) => parts.remove(0).messages,
             other => panic!("{other:?}"),
         }
     }
@@ -146,6 +175,61 @@ fn pop(wait_ms: u64, auto_ack: bool) -> Request {
 
 fn queued(pushed: &[Pushed]) -> bool {
     pushed.iter().all(|pushed| matches!(pushed, Pushed::Queued { .. }))
+}
+
+/// The commit that a commit was sent behind.
+fn behind(work: &Work) -> Option<JobId> {
+    match work {
+        Work::Commit(batch) => batch.behind,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The offset of a message that was stored.
+fn offset(pushed: &[Pushed]) -> u64 {
+    match pushed {
+        [Pushed::Queued { offset, .. }] => *offset,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_push_goes_behind_the_one_in_commit_and_a_third_waits_for_it() {
+    let mut node = Node::new(1);
+    node.push(0, &["a"]);
+    node.holds = Some(0);
+    let pushes = ["b", "c", "d"].map(|id| node.start_push(0, &[id]));
+    let behind: Vec<_> = node.held.iter().map(|(job, work)| (*job, behind(work))).collect();
+    assert_eq!(behind.len(), 2, "the third is gathered");
+    assert_eq!((behind[0].1, behind[1].1), (None, Some(behind[0].0)));
+    node.release();
+    assert_eq!(pushes.map(|push| offset(&node.pushed(push))), [1, 2, 3]);
+}
+
+#[test]
+fn an_id_that_may_be_in_commit_is_looked_for_afterwards() {
+    let mut node = Node::new(1);
+    node.push(0, &["a"]);
+    node.holds = Some(0);
+    let (first, again) = (node.start_push(0, &["b"]), node.start_push(0, &["b"]));
+    assert_eq!(node.held.len(), 1);
+    node.release();
+    assert_eq!(offset(&node.pushed(first)), 1);
+    assert!(matches!(node.pushed(again)[..], [Pushed::Duplicate { offset: 1, .. }]));
+}
+
+#[test]
+fn what_follows_a_push_that_came_too_late_is_planned_again_with_it() {
+    let mut node = Node::new(2);
+    node.push(0, &["a"]);
+    node.holds = Some(0);
+    let late = ["b", "c"].map(|id| node.start_push(0, &[id]));
+    assert_eq!(node.held.len(), 2);
+    // As long as the first of them, and with the id of the second: if that went behind this, it would be there twice.
+    node.push(1, &["c"]);
+    node.release();
+    assert_eq!(offset(&node.pushed(late[0])), 2);
+    assert!(matches!(node.pushed(late[1])[..], [Pushed::Duplicate { offset: 1, .. }]));
 }
 
 #[test]
