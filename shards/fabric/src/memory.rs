@@ -1,9 +1,10 @@
 //! Free memory goes back to the operating system and stays there, also while nothing happens.
 //!
-//! Two things stand in the way. The program's allocator is mimalloc. It gives pages back a second after they became free, so that those that are soon
-//! used again cost no system call; but it looks at them only when a thread has allocated a lot. After a large removal
-//! nobody does, and what was freed would stay with the process for as long as it is quiet. So somebody looks for it:
-//! a thread of its own, as giving back many megabytes takes milliseconds that no executor has.
+//! Two things stand in the way. The program's allocator is mimalloc. It gives pages back a second after they became
+//! free, so that those that are soon used again cost no system call; but it looks at them only when a thread has
+//! allocated a lot. After a large removal nobody does, and what was freed would stay with the process for as long as it
+//! is quiet. So somebody looks for it: a thread of its own, as giving back many megabytes takes milliseconds that no
+//! executor has.
 //!
 //! And where the kernel makes huge pages, one small page in use holds 2 MiB, and what was given back around it comes back
 //! within minutes. What stays of many queues lies scattered like that. So the process goes without: see

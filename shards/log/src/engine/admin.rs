@@ -119,16 +119,20 @@ impl<T: Copy> Log<T> {
     pub(super) fn retained(&mut self, done: AdminDone) {
         let AdminDone::Retained { starts, messages, more } = done else { panic!("asked to retain") };
         self.counters.retained += messages;
+        let mut empty = Vec::new();
         for (id, log_start) in starts {
             if let Some(partition) = self.cache.partition_by_id(id) {
                 self.cache.start_log_at(partition, log_start);
                 if self.cache.partitions[partition].next <= log_start {
-                    // Nothing is left in it: it is read again when somebody names it.
-                    self.forget_partition(partition);
+                    empty.push(partition);
                 } else {
                     self.evaluate_groups(partition);
                 }
             }
+        }
+        // Nothing is left in them: they are read again when somebody names them.
+        if let Some(&first) = empty.first() {
+            self.forget_partitions(self.cache.partitions[first].queue, &empty);
         }
         if !more {
             self.retention.left.pop();

@@ -15,9 +15,7 @@ impl<T: Copy> Log<T> {
             return;
         }
         let partitions = self.cache.partitions_of(key);
-        for partition in partitions {
-            self.forget_partition(partition);
-        }
+        self.forget_partitions(key, &partitions);
         let groups = self.cache.groups_of(key);
         let mut waiting = Vec::new();
         let busy = groups.iter().any(|&group| self.groups[group].cursors.values().any(|cursor| cursor.busy));
@@ -51,20 +49,25 @@ impl<T: Copy> Log<T> {
         }
     }
 
-    /// Forgets a partition, unless something of it is in a commit: then its row is read again.
-    pub(super) fn forget_partition(&mut self, key: PartitionKey) {
-        let queue = self.cache.partitions[key].queue;
+    /// Forgets partitions of a queue, but for those of which something is in a commit: their rows are read again.
+    pub(super) fn forget_partitions(&mut self, queue: QueueKey, partitions: &[PartitionKey]) {
         let groups = self.cache.groups_of(queue);
-        if self.cache.partitions[key].underway.any() || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
-            self.cache.partitions[key].stale = true;
-            return;
-        }
         let mut waiting = Vec::new();
-        for group in groups {
-            waiting.extend(self.groups[group].drop_partition(key));
+        for &key in partitions {
+            let partition = &mut self.cache.partitions[key];
+            if partition.underway.any() || groups.iter().any(|&group| self.groups[group].is_busy(key)) {
+                partition.stale = true;
+                continue;
+            }
+            for &group in &groups {
+                waiting.extend(self.groups[group].drop_partition(key));
+            }
+            waiting.extend(self.fetchers.remove(&key).unwrap_or_default());
+            self.cache.drop_partition(key);
         }
-        waiting.extend(self.fetchers.remove(&key).unwrap_or_default());
-        self.cache.drop_partition(key);
+        for group in groups {
+            self.groups[group].sweep();
+        }
         for op in waiting {
             if self.op(op).is_some_and(|op| op.parked) {
                 self.make_ready(op);

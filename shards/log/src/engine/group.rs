@@ -259,13 +259,18 @@ impl Group {
         }
     }
 
-    /// Forgets a partition.
+    /// Forgets a partition, but for its place in `ready`: that is taken away by [`sweep`](Self::sweep), for many at once.
     pub(super) fn drop_partition(&mut self, key: PartitionKey) -> VecDeque<OpKey> {
         self.place(key, Standing::Nothing);
         self.cursors.remove(&key);
         room::of_map(&mut self.cursors);
-        self.ready.retain(|&ready| ready != key);
-        room::of_queue(&mut self.ready);
         self.pinned.remove(&key).unwrap_or_default()
+    }
+
+    /// Takes partitions that were forgotten out of `ready`, before others can get their keys.
+    pub(super) fn sweep(&mut self) {
+        let cursors = &self.cursors;
+        self.ready.retain(|ready| cursors.contains_key(ready));
+        room::of_queue(&mut self.ready);
     }
 }

@@ -9,31 +9,34 @@ use super::{
 };
 use crate::retention::SETTLE_US;
 
-/// Removes what an earlier step has let go of; the newest segment of a partition is left. Gives how many went.
+/// Removes what an earlier step has let go of, of the first `$2` partitions where there is something, `$2` segments at most;
+/// the newest of a partition is left. Where fewer had to go, all of those partitions are done: the newest segment is made
+/// empty where all of it is gone, and the partition says so. Passes by what another broker has in hand. Gives how many
+/// segments and how many partitions.
 const REMOVE: Sql = Sql {
-    text: "WITH gone AS (
-            DELETE FROM queen.segment WHERE (partition_id, base) IN (
-                SELECT s.partition_id, s.base FROM queen.partition p JOIN queen.segment s ON s.partition_id = p.id
-                WHERE p.queue_id = $1 AND p.removable_start > p.removed_start
-                AND p.removable_us <= (extract(epoch FROM now()) * 1000000)::int8
-                AND s.next <= p.removable_start
-                AND s.base < (SELECT n.base FROM queen.segment n WHERE n.partition_id = p.id ORDER BY n.base DESC LIMIT 1)
-                LIMIT $2)
-            RETURNING 1)
-        SELECT count(*) FROM gone",
-    types: &[Type::UUID, Type::INT8],
-};
-/// When all of them went: makes the newest segments empty where all of them is gone, and says so.
-const REMOVED: Sql = Sql {
-    text: "WITH settled AS MATERIALIZED (
+    text: "WITH due AS MATERIALIZED (
             SELECT p.id, p.removable_start FROM queen.partition p
             WHERE p.queue_id = $1 AND p.removable_start > p.removed_start
-            AND p.removable_us <= (extract(epoch FROM now()) * 1000000)::int8 ORDER BY p.id FOR UPDATE),
+            AND p.removable_us <= (extract(epoch FROM now()) * 1000000)::int8
+            ORDER BY p.number LIMIT $2 FOR UPDATE SKIP LOCKED),
+        newest AS MATERIALIZED (
+            SELECT p.id, p.removable_start, n.base FROM due p CROSS JOIN LATERAL (
+                SELECT s.base FROM queen.segment s WHERE s.partition_id = p.id ORDER BY s.base DESC LIMIT 1) n),
+        gone AS (
+            DELETE FROM queen.segment WHERE (partition_id, base) IN (
+                SELECT s.partition_id, s.base FROM newest n JOIN queen.segment s ON s.partition_id = n.id
+                WHERE s.next <= n.removable_start AND s.base < n.base LIMIT $2)
+            RETURNING 1),
+        counted AS MATERIALIZED (SELECT count(*) AS gone FROM gone),
         emptied AS (
-            UPDATE queen.segment s SET data = '' FROM settled p
-            WHERE s.partition_id = p.id AND s.next <= p.removable_start AND s.data <> '')
-        UPDATE queen.partition p SET removed_start = s.removable_start FROM settled s WHERE p.id = s.id",
-    types: &[Type::UUID],
+            UPDATE queen.segment s SET data = '' FROM newest n, counted
+            WHERE counted.gone < $2 AND s.partition_id = n.id AND s.base = n.base AND s.next <= n.removable_start
+            AND s.data <> ''),
+        done AS (
+            UPDATE queen.partition p SET removed_start = due.removable_start FROM due, counted
+            WHERE counted.gone < $2 AND p.id = due.id)
+        SELECT counted.gone, (SELECT count(*) FROM due) FROM counted",
+    types: &[Type::UUID, Type::INT8],
 };
 /// The end of the last segment of the first `$4` kept ones that is old enough for `$2` (age), or for `$3` (consumed).
 /// A group without a cursor has consumed what is older than its start. Gives old and new starts.
@@ -80,12 +83,14 @@ const SETTLE: Sql = Sql {
 pub(super) async fn retain(session: &Session, step: &Retain) -> Result<AdminDone, Trouble> {
     let (queue, limit) = (Id(step.queue), i64::from(step.limit));
     let rows = session.query(&REMOVE, &[&queue, &limit]).await?;
-    let removed: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
-    if removed == limit {
+    let (segments, partitions): (i64, i64) = match rows.first() {
+        Some(row) => (get(row, 0)?, get(row, 1)?),
+        None => (0, 0),
+    };
+    if segments == limit || partitions == limit {
         // To look for starts that move is to look at every partition: not at each of many steps that have no part in it.
         return Ok(AdminDone::Retained { starts: Vec::new(), messages: 0, more: true });
     }
-    session.query(&REMOVED, &[&queue]).await?;
     let moved = session.query(&MOVE, &[&queue, &step.age_us, &step.consumed_age_us, &limit]).await?;
     session.query(&SETTLE, &[&queue, &SETTLE_US]).await?;
     let (mut starts, mut messages) = (Vec::with_capacity(moved.len()), 0);

@@ -35,7 +35,7 @@ const MOVES: &str = "
 /// Removes what an earlier step has let go of; once all of that is gone, moves the starts of logs.
 pub(super) fn retain(connection: &Connection, step: &Retain, now_us: i64) -> Result<AdminDone> {
     let queue = step.queue.0;
-    if remove(connection, queue, step.limit, now_us)? == step.limit as usize {
+    if remove(connection, queue, step.limit, now_us)? {
         // To look for starts that move is to look at every partition: not at each of many steps that have no part in it.
         return Ok(AdminDone::Retained { starts: Vec::new(), messages: 0, more: true });
     }
@@ -64,32 +64,34 @@ pub(super) fn retain(connection: &Connection, step: &Retain, now_us: i64) -> Res
     })
 }
 
-/// How many segments it removed.
-fn remove(connection: &Connection, queue: [u8; 16], limit: u32, now_us: i64) -> Result<usize> {
-    let removed = connection
+/// Removes what an earlier step has let go of, `limit` segments of as many partitions at most; the newest of a partition
+/// is left, and made empty where all of it is gone. True when there may be more.
+fn remove(connection: &Connection, queue: [u8; 16], limit: u32, now_us: i64) -> Result<bool> {
+    let due: Vec<([u8; 16], i64)> = connection
         .prepare_cached(
-            "DELETE FROM segment WHERE rowid IN (
-                SELECT s.rowid FROM partition p CROSS JOIN segment s ON s.partition_id = p.id
-                WHERE p.queue_id = ?1 AND p.removable_start > p.removed_start AND p.removable_us <= ?2
-                AND s.next <= p.removable_start
-                AND s.base < (SELECT max(n.base) FROM segment n WHERE n.partition_id = p.id) LIMIT ?3)",
+            "SELECT id, removable_start FROM partition
+             WHERE queue_id = ?1 AND removable_start > removed_start AND removable_us <= ?2 ORDER BY number LIMIT ?3",
         )?
-        .execute(params![queue, now_us, limit])?;
-    if removed < limit as usize {
-        connection
-            .prepare_cached(
-                "UPDATE segment SET data = x'' WHERE rowid IN (
-                    SELECT s.rowid FROM partition p CROSS JOIN segment s ON s.partition_id = p.id
-                    WHERE p.queue_id = ?1 AND p.removable_start > p.removed_start AND p.removable_us <= ?2
-                    AND s.next <= p.removable_start)",
-            )?
-            .execute(params![queue, now_us])?;
-        connection
-            .prepare_cached(
-                "UPDATE partition SET removed_start = removable_start
-                 WHERE queue_id = ?1 AND removable_start > removed_start AND removable_us <= ?2",
-            )?
-            .execute(params![queue, now_us])?;
+        .query_map(params![queue, now_us, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_>>()?;
+    let mut newest =
+        connection.prepare_cached("SELECT coalesce(max(base), 0) FROM segment WHERE partition_id = ?1")?;
+    let mut removed = connection.prepare_cached(
+        "DELETE FROM segment WHERE rowid IN (
+            SELECT rowid FROM segment WHERE partition_id = ?1 AND next <= ?2 AND base < ?3 LIMIT ?4)",
+    )?;
+    let mut emptied = connection
+        .prepare_cached("UPDATE segment SET data = x'' WHERE partition_id = ?1 AND base = ?3 AND next <= ?2")?;
+    let mut done = connection.prepare_cached("UPDATE partition SET removed_start = ?2 WHERE id = ?1")?;
+    let mut left = limit;
+    for (id, start) in &due {
+        let base: i64 = newest.query_row([id], |row| row.get(0))?;
+        left -= u32::try_from(removed.execute(params![id, start, base, left])?).unwrap_or(left);
+        if left == 0 {
+            return Ok(true);
+        }
+        emptied.execute(params![id, start, base])?;
+        done.execute(params![id, start])?;
     }
-    Ok(removed)
+    Ok(due.len() == limit as usize)
 }
