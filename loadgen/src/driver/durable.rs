@@ -3,17 +3,13 @@
 //! Pops acknowledge as they take, so that a message is delivered once and what is measured of a pop is one request.
 //! Answers are not parsed (`driver::scan`).
 
-use std::collections::VecDeque;
-
 use memchr::memmem;
 
 use super::{
     Batch, Bound, Driver, Event, Garbled, Owed, Place, Replies, Source, append_number,
-    http::Responses,
-    scan::{code_of, value},
+    exchange::{END_OF_HEAD, Exchange, post_head},
+    scan::value,
 };
-
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 /// What an answer belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +25,9 @@ pub(super) struct Durable {
     host: String,
     /// The head of a push up to the value of the content length.
     push_head: Vec<u8>,
-    responses: Responses,
-    asked: VecDeque<Asked>,
+    exchange: Exchange<Asked>,
     data: memmem::Finder<'static>,
     queued: memmem::Finder<'static>,
-    code: memmem::Finder<'static>,
     /// A body whose length has to be known before it is appended.
     body: Vec<u8>,
 }
@@ -42,24 +36,17 @@ impl Durable {
     pub(super) fn new(host: &str) -> Self {
         Self {
             host: host.to_owned(),
-            push_head: post_head("push", host),
-            responses: Responses::default(),
-            asked: VecDeque::new(),
+            push_head: post_head("/api/v1/push", host),
+            exchange: Exchange::new(),
             data: memmem::Finder::new(b"\"data\":"),
             queued: memmem::Finder::new(b"\"status\":\"queued\""),
-            code: memmem::Finder::new(b"\"code\":"),
             body: Vec::new(),
         }
     }
 
-    fn owe(&mut self, asked: Asked) -> Owed {
-        self.asked.push_back(asked);
-        Owed::Answer
-    }
-
     fn bare(&mut self, method_and_path: &str, out: &mut Vec<u8>) -> Owed {
         out.extend_from_slice(format!("{method_and_path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host).as_bytes());
-        self.owe(Asked::Plain)
+        self.exchange.owe(Asked::Plain)
     }
 
     /// Appends a push of all messages, each to the partition that comes next in `partitions`.
@@ -92,18 +79,13 @@ impl Durable {
         append_number(self.body.len() as u64, out);
         out.extend_from_slice(END_OF_HEAD);
         out.extend_from_slice(&self.body);
-        self.owe(Asked::Push)
+        self.exchange.owe(Asked::Push)
     }
-}
-
-fn post_head(verb: &str, host: &str) -> Vec<u8> {
-    format!("POST /api/v1/{verb} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: ")
-        .into_bytes()
 }
 
 impl Driver for Durable {
     fn greet(&mut self, _out: &mut Vec<u8>) -> Owed {
-        self.asked.clear();
+        self.exchange.clear();
         Owed::Nothing
     }
 
@@ -115,7 +97,7 @@ impl Driver for Durable {
         let body = format!("{{\"queue\":\"{queue}\",\"options\":{{}}}}");
         out.extend_from_slice(&post_head("configure", &self.host));
         out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
-        self.owe(Asked::Plain)
+        self.exchange.owe(Asked::Plain)
     }
 
     fn remove(&mut self, queue: &str, _partitions: usize, out: &mut Vec<u8>) -> Owed {
@@ -148,7 +130,7 @@ impl Driver for Durable {
         out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         out.extend_from_slice(self.host.as_bytes());
         out.extend_from_slice(END_OF_HEAD);
-        self.owe(Asked::Pop)
+        self.exchange.owe(Asked::Pop)
     }
 
     fn request(&mut self, _queue: &str, _payload: &[u8], _timeout_ms: u64, _out: &mut Vec<u8>) -> Owed {
@@ -160,33 +142,22 @@ impl Driver for Durable {
     }
 
     fn decode(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Garbled> {
-        let mut taken = 0;
-        while taken < input.len() {
-            let Some(response) = self.responses.cut(&input[taken..])? else { break };
-            taken += response.bytes;
-            if response.status == 100 {
-                continue;
-            }
-            let asked = self.asked.pop_front().ok_or(Garbled)?;
-            if !(200..300).contains(&response.status) {
-                on(Event::Refused { code: code_of(response.status, response.body, &self.code) });
-                continue;
-            }
+        let (queued, data) = (&self.queued, &self.data);
+        self.exchange.decode(input, on, |asked, body, on| {
             let pushed = match asked {
                 Asked::Plain => 0,
                 // What is `buffered` or `duplicate` is not what was asked for.
-                Asked::Push => self.queued.find_iter(response.body).count() as u64,
+                Asked::Push => queued.find_iter(body).count() as u64,
                 Asked::Pop => {
-                    for at in self.data.find_iter(response.body) {
-                        let (payload, _) = value(&response.body[at + self.data.needle().len()..]);
+                    for at in data.find_iter(body) {
+                        let (payload, _) = value(&body[at + data.needle().len()..]);
                         on(Event::Message { payload, reply_to: None });
                     }
                     0
                 }
             };
             on(Event::Answered { pushed });
-        }
-        Ok(taken)
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! here and a word in [`DriverKind`].
 
 mod durable;
+mod exchange;
 mod http;
 mod nats;
 mod queen;

@@ -3,14 +3,12 @@
 //! Requests are made of pieces that are rendered once. Answers are not parsed (`driver::scan`): what is looked for
 //! in them (`"payload":`, `"replyTo":`, `"pushed":`, `"code":`) can't stand anywhere else.
 
-use std::collections::VecDeque;
-
 use memchr::{memchr, memmem};
 
 use super::{
     Batch, Bound, Driver, Event, Garbled, Owed, Place, Replies, Source, append_number, decimal_digits,
-    http::Responses,
-    scan::{code_of, number_behind, quoted, string_behind, value},
+    exchange::{END_OF_HEAD, Exchange, post_head},
+    scan::{number_behind, quoted, string_behind, value},
 };
 
 /// The longest wait that a broker takes, in milliseconds.
@@ -40,8 +38,7 @@ pub(super) struct Queen {
     push_head: Vec<u8>,
     request_head: Vec<u8>,
     exchange_head: Vec<u8>,
-    responses: Responses,
-    asked: VecDeque<Asked>,
+    exchange: Exchange<Asked>,
     finders: Finders,
     /// A body whose length has to be known before it is appended.
     body: Vec<u8>,
@@ -59,11 +56,10 @@ impl Queen {
     pub(super) fn new(host: &str) -> Self {
         Self {
             host: host.to_owned(),
-            push_head: post_head("push", host),
-            request_head: post_head("request", host),
-            exchange_head: post_head("exchange", host),
-            responses: Responses::default(),
-            asked: VecDeque::new(),
+            push_head: post_head("/api/v1/ephemeral/push", host),
+            request_head: post_head("/api/v1/ephemeral/request", host),
+            exchange_head: post_head("/api/v1/ephemeral/exchange", host),
+            exchange: Exchange::new(),
             finders: Finders {
                 payload: memmem::Finder::new(b"\"payload\":"),
                 reply_to: memmem::Finder::new(b"\"replyTo\":"),
@@ -75,33 +71,20 @@ impl Queen {
         }
     }
 
-    fn owe(&mut self, asked: Asked) -> Owed {
-        self.asked.push_back(asked);
-        Owed::Answer
-    }
-
     fn bare(&mut self, method_and_path: &str, out: &mut Vec<u8>) -> Owed {
         out.extend_from_slice(format!("{method_and_path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host).as_bytes());
-        self.owe(Asked::Plain)
+        self.exchange.owe(Asked::Plain)
     }
-}
-
-fn post_head(verb: &str, host: &str) -> Vec<u8> {
-    format!(
-        "POST /api/v1/ephemeral/{verb} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
-    )
-    .into_bytes()
 }
 
 const MESSAGE_BEGIN: &[u8] = b"{\"payload\":";
 const QUEUE_BEGIN: &[u8] = b"{\"queue\":\"";
 const PARTITION_BEGIN: &[u8] = b"\",\"partition\":\"p";
 const MESSAGES_BEGIN: &[u8] = b"\",\"messages\":[";
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 impl Driver for Queen {
     fn greet(&mut self, _out: &mut Vec<u8>) -> Owed {
-        self.asked.clear();
+        self.exchange.clear();
         Owed::Nothing
     }
 
@@ -119,7 +102,7 @@ impl Driver for Queen {
         );
         out.extend_from_slice(&post_head("configure", &self.host));
         out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
-        self.owe(Asked::Plain)
+        self.exchange.owe(Asked::Plain)
     }
 
     fn remove(&mut self, queue: &str, _partitions: usize, out: &mut Vec<u8>) -> Owed {
@@ -158,7 +141,7 @@ impl Driver for Queen {
         }
         out.extend_from_slice(b"]}");
         debug_assert_eq!(out.len() - begin, body_bytes, "the content length is right");
-        self.owe(Asked::Push)
+        self.exchange.owe(Asked::Push)
     }
 
     fn pop(&mut self, from: Source<'_>, max: usize, wait_ms: u64, out: &mut Vec<u8>) -> Owed {
@@ -177,7 +160,7 @@ impl Driver for Queen {
         out.extend_from_slice(b"&autoAck=true HTTP/1.1\r\nHost: ");
         out.extend_from_slice(self.host.as_bytes());
         out.extend_from_slice(END_OF_HEAD);
-        self.owe(Asked::Pop)
+        self.exchange.owe(Asked::Pop)
     }
 
     fn request(&mut self, queue: &str, payload: &[u8], timeout_ms: u64, out: &mut Vec<u8>) -> Owed {
@@ -199,7 +182,7 @@ impl Driver for Queen {
         }
         append_number(timeout_ms, out);
         out.push(b'}');
-        self.owe(Asked::Request)
+        self.exchange.owe(Asked::Request)
     }
 
     fn exchange(&mut self, replies: &Replies, from: Source<'_>, max: usize, wait_ms: u64, out: &mut Vec<u8>) -> Owed {
@@ -234,25 +217,12 @@ impl Driver for Queen {
         append_number(self.body.len() as u64, out);
         out.extend_from_slice(END_OF_HEAD);
         out.extend_from_slice(&self.body);
-        self.owe(Asked::Exchange)
+        self.exchange.owe(Asked::Exchange)
     }
 
     fn decode(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Garbled> {
-        let mut taken = 0;
-        while taken < input.len() {
-            let Some(response) = self.responses.cut(&input[taken..])? else { break };
-            taken += response.bytes;
-            if response.status == 100 {
-                continue;
-            }
-            let asked = self.asked.pop_front().ok_or(Garbled)?;
-            if !(200..300).contains(&response.status) {
-                on(Event::Refused { code: code_of(response.status, response.body, &self.finders.code) });
-                continue;
-            }
-            on_success(&self.finders, asked, response.body, on);
-        }
-        Ok(taken)
+        let finders = &self.finders;
+        self.exchange.decode(input, on, |asked, body, on| on_success(finders, asked, body, on))
     }
 }
 
