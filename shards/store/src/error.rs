@@ -71,7 +71,7 @@ pub enum StoreError {
     /// The schema in PostgreSQL is missing or older and may not be changed.
     #[error(
         "the schema queen at {server} has version {version}, this broker needs {known}: \
-         start it once with QUEEN_APPLY_SCHEMA=1 and a role that may change it"
+         start it once with QUEEN_APPLY_SCHEMA=true and a role that may change it"
     )]
     OlderSchema {
         /// Where.

@@ -59,7 +59,7 @@ pub enum HttpError {
     #[error("the request did not arrive in time")]
     Timeout,
     /// The body is larger than [`super::Limits::body_bytes_max`].
-    #[error("the request body is larger than this broker accepts")]
+    #[error("the request body is larger than QUEEN_MAX_BODY_BYTES allows")]
     BodyTooLarge,
     /// An Expect header that is not `100-continue`.
     #[error("the only expectation served is 100-continue")]

@@ -47,7 +47,7 @@ pub enum JsonErrorKind {
     #[error("control character in a string")]
     Control,
     /// Arrays and objects inside each other beyond the limit.
-    #[error("nested too deeply")]
+    #[error("nested deeper than QUEEN_JSON_DEPTH_MAX allows")]
     TooDeep,
     /// Something other than white space behind the value.
     #[error("unexpected text after the value")]
