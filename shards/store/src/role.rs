@@ -186,6 +186,9 @@ impl Role {
         for (partition, error) in self.log.take_damaged() {
             tracing::error!(%partition, %error, "a segment cannot be read; its messages are passed over");
         }
+        for partition in self.log.take_lost() {
+            tracing::error!(%partition, "the store has lost messages that it had committed; the log goes on without them");
+        }
         self.deadline.set(self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us)));
         more |= self.deadline.poll(cx).is_ready();
         if more {

@@ -26,8 +26,13 @@ const SEGMENT_BYTES: usize = 1024 * 1024;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 const BATCH_ROWS: usize = 2000;
 
-/// So many batches are under way whatever is in them: one is made durable while the next is written.
+/// So many batches are under way whatever is in them, besides those that follow others: one is made durable while the
+/// next is written.
 const COMMITS_EAGER: usize = 2;
+
+/// A commit that takes longer than this is not counted among those: whatever holds it up, a lock or a connection that has
+/// fallen silent, must not hold up the others.
+const COMMIT_LONG_US: u64 = 100_000;
 
 /// A batch of so many bytes or rows is worth a further commit beside them. Smaller ones wait for one of the others to end
 /// and grow: each commit has a price of its own, and shares of two large ones cost less than eight small ones.
@@ -40,8 +45,6 @@ pub(super) struct Gathering {
     pub(super) appends: HashMap<PartitionKey, AppendPlan>,
     pub(super) cursors: Vec<CursorPlan>,
     pub(super) pops: Vec<PopPlan>,
-    /// The commit that some of the appends follow, which may be over.
-    pub(super) behind: Option<JobId>,
     bytes: usize,
     messages: usize,
 }
@@ -52,8 +55,15 @@ pub(super) struct Plan {
     pub(super) appends: Vec<AppendPlan>,
     pub(super) cursors: Vec<CursorPlan>,
     pub(super) pops: Vec<PopPlan>,
-    /// The commit that it follows, which may be over.
+}
+
+/// A commit under way.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) job: JobId,
+    /// The one that it follows, which may be over.
     pub(super) behind: Option<JobId>,
+    started_us: u64,
 }
 
 /// A segment that is being put together.
@@ -161,11 +171,11 @@ impl AppendPlan {
 }
 
 impl Gathering {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.appends.is_empty() && self.cursors.is_empty()
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.bytes >= BATCH_BYTES || self.appends.len() + self.cursors.len() >= BATCH_ROWS
     }
 
@@ -179,10 +189,24 @@ impl Gathering {
         self.messages += messages;
     }
 
-    /// Counts an append that was taken out.
-    pub(super) fn shrank(&mut self, bytes: usize, messages: usize) {
-        self.bytes -= bytes;
-        self.messages -= messages;
+    /// Takes an append out.
+    pub(super) fn remove(&mut self, partition: PartitionKey) -> Option<AppendPlan> {
+        let append = self.appends.remove(&partition)?;
+        self.bytes -= append.bytes.len();
+        self.messages -= append.ends.len();
+        Some(append)
+    }
+
+    /// Takes in what was gathered to follow a commit that is over now.
+    pub(super) fn join(&mut self, following: Self) {
+        self.appends.extend(following.appends);
+        self.bytes += following.bytes;
+        self.messages += following.messages;
+    }
+
+    /// Messages of all its appends.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
     }
 }
 
@@ -203,27 +227,57 @@ impl<T: Copy> Log<T> {
         tag
     }
 
-    /// Sends the gathered batch off, if there is anything in it and it is its turn.
+    /// Sends off what is gathered, if there is anything and it is its turn.
     pub(super) fn emit_commit(&mut self) {
-        let may_start = self.commits < COMMITS_EAGER.min(self.config.commits_max)
-            || self.commits < self.config.commits_max && self.gathering.is_worth_a_commit();
-        if self.gathering.is_empty() || !may_start {
+        self.emit_following();
+        if self.gathering.is_empty() || !self.may_start() {
             return;
         }
-        let behind = self.followed();
-        if behind.is_none() {
-            self.meet();
-        } else if !self.may_follow() {
-            return;
-        }
+        self.meet();
         let gathering = mem::take(&mut self.gathering);
+        self.send(gathering, None);
+    }
+
+    fn may_start(&self) -> bool {
+        let most = self.config.commits_max;
+        let lanes = self.lanes().count();
+        lanes < most && (self.eager().count() < COMMITS_EAGER || self.gathering.is_worth_a_commit())
+    }
+
+    /// Commits that follow none: each has a connection of the store's.
+    fn lanes(&self) -> impl Iterator<Item = &Commit> {
+        self.commits.iter().filter(|commit| commit.behind.is_none_or(|behind| !self.is_in_commit(behind)))
+    }
+
+    fn eager(&self) -> impl Iterator<Item = &Commit> {
+        self.lanes().filter(|commit| self.mono_us < commit.started_us + COMMIT_LONG_US)
+    }
+
+    /// When what is gathered can be sent off at the latest, though no commit ends before.
+    pub(super) fn gathered_due_us(&self) -> Option<u64> {
+        let waits = !self.gathering.is_empty() && self.lanes().count() < self.config.commits_max;
+        let first = self.eager().map(|commit| commit.started_us + COMMIT_LONG_US).min();
+        first.filter(|_| waits)
+    }
+
+    /// Whether a commit is under way.
+    pub(super) fn is_in_commit(&self, job: JobId) -> bool {
+        self.commits.iter().any(|commit| commit.job == job)
+    }
+
+    /// A commit is over.
+    pub(super) fn commit_is_over(&mut self, job: JobId) {
+        self.commits.retain(|commit| commit.job != job);
+    }
+
+    /// Sends a batch off, behind the commit that it follows.
+    pub(super) fn send(&mut self, gathering: Gathering, behind: Option<JobId>) {
+        self.lately = [gathering.messages, self.lately[0]];
         let mut plan = Plan {
             appends: gathering.appends.into_values().collect(),
             cursors: gathering.cursors,
             pops: gathering.pops,
-            behind,
         };
-        self.lately = [gathering.messages, self.lately[0]];
         plan.appends.sort_unstable_by_key(|append| append.id);
         plan.cursors.sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         let appends = plan.appends.iter().map(|append| {
@@ -261,21 +315,13 @@ impl<T: Copy> Log<T> {
             }
         });
         let cursors = cursors.collect();
-        self.commits += 1;
         let job = self.start(Job::Commit(Box::new(plan)), Work::Commit(Batch { behind, appends, cursors, dead }));
+        self.commits.push(Commit { job, behind, started_us: self.mono_us });
         let Job::Commit(plan) = &self.jobs[&job] else { unreachable!("just started") };
         for append in &plan.appends {
             let next = append.base + append.ends.len() as u64;
             let sent = Sent { job, mark: append.mark, next, ahead_us: append.ahead_us };
             self.cache.partitions[append.partition].underway.sent(sent);
         }
-    }
-
-    /// Whether the gathered batch may be sent behind the commit that it follows: with nothing but appends, and about as
-    /// many messages as batches have had lately. Fewer wait for others to come, at the longest until that commit ends:
-    /// sixteen clients that wait for answers are better served by two batches of eight than by one of fifteen and one
-    /// of one.
-    fn may_follow(&self) -> bool {
-        self.gathering.cursors.is_empty() && 2 * self.gathering.messages >= self.lately.iter().sum()
     }
 }

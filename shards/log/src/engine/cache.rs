@@ -18,6 +18,7 @@ use crate::{
     id::{PartitionId, QueueId, TenantId},
     row::{PartitionRow, QueueRow},
     segment::Segment,
+    store::JobId,
 };
 
 /// A queue in the cache.
@@ -51,6 +52,8 @@ pub(super) struct Partition {
     /// Another broker has written: what is known of its end is too old to append to.
     pub(super) stale: bool,
     pub(super) underway: Underway,
+    /// Reads that were asked for after this job show all that is known of its end.
+    pub(super) known_by: JobId,
     pub(super) index: Index,
     segments: BTreeMap<u64, Cached>,
 }
@@ -75,6 +78,7 @@ impl Partition {
             ahead_us: row.ahead_us,
             stale: false,
             underway: Underway::default(),
+            known_by: 0,
             index: Index::starting_at(row.next, row.stamp_us),
             segments: BTreeMap::new(),
         }

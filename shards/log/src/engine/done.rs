@@ -26,6 +26,7 @@ impl<T: Copy> Log<T> {
     pub fn done(&mut self, job: JobId, outcome: Result<Done, StoreFailure>, mono_us: u64) {
         self.mono_us = mono_us;
         let number = job;
+        self.outcome_of = number;
         let job = self.jobs.remove(&number).expect("a job that was started, once");
         match (job, outcome) {
             (Job::Load(load), Ok(Done::Loaded(loaded))) => self.loaded(&load, loaded),
@@ -41,7 +42,7 @@ impl<T: Copy> Log<T> {
                 }
             }
             (Job::Commit(plan), Ok(Done::Committed(committed))) => self.committed(number, *plan, &committed),
-            (Job::Commit(plan), Err(failure)) => self.not_committed(*plan, &failure),
+            (Job::Commit(plan), Err(failure)) => self.not_committed(number, *plan, &failure),
             (Job::Admin(op), Ok(Done::Admin(done))) => self.admin_done(op, done),
             (Job::Admin(op) | Job::Read(op), Err(failure)) => self.fail(op, &failure),
             (Job::Read(op), Ok(Done::Read(answer))) => self.finish(op, Answer::Read(answer)),
@@ -216,8 +217,18 @@ impl<T: Copy> Log<T> {
 
     /// Takes a partition's row in; groups that have read their candidates look at it.
     pub(super) fn put_partition(&mut self, row: &PartitionRow, queue: QueueKey) -> PartitionKey {
-        let new = self.cache.partition_by_id(row.id).is_none();
+        if let Some(key) = self.cache.partition_by_id(row.id)
+            && self.has_lost(key, row)
+        {
+            self.lost.push(row.id);
+            self.forget_partitions(queue, &[key]);
+        }
+        let before = self.cache.partition_by_id(row.id).map(|key| self.cache.partitions[key].next);
+        let new = before.is_none();
         let key = self.cache.put_partition(row, queue);
+        if before != Some(self.cache.partitions[key].next) {
+            self.cache.partitions[key].known_by = self.last_job;
+        }
         if new {
             self.wake_unborn();
             if row.next > 0 {
@@ -226,6 +237,13 @@ impl<T: Copy> Log<T> {
         }
         self.evaluate_groups(key);
         key
+    }
+
+    /// Whether the store does not have any more what it said to be committed: it was restored, or another server with less
+    /// of it took over. A row tells that if it was asked for after everything that is known of the partition.
+    fn has_lost(&self, key: PartitionKey, row: &PartitionRow) -> bool {
+        let partition = &self.cache.partitions[key];
+        row.next < partition.next && !partition.underway.any() && self.outcome_of > partition.known_by
     }
 
     /// A partition that is not young came after a group's cursors were read: it may have one.
@@ -264,7 +282,7 @@ impl<T: Copy> Log<T> {
 
     fn committed(&mut self, job: JobId, plan: Plan, committed: &Committed) {
         self.clock.read(committed.now_us, self.mono_us);
-        self.commits -= 1;
+        self.commit_is_over(job);
         self.counters.batches += 1;
         let mut written = vec![false; plan.cursors.len()];
         for (append, &stamp_us) in plan.appends.into_iter().zip(&committed.stamps) {
@@ -291,6 +309,7 @@ impl<T: Copy> Log<T> {
         if partition.next == append.base {
             partition.next = next;
             partition.stamp_us = stamp_us;
+            partition.known_by = self.last_job;
         }
         partition.ahead_us = partition.ahead_us.max(append.ahead_us);
         let number = partition.number;
@@ -364,8 +383,8 @@ impl<T: Copy> Log<T> {
     }
 
     /// The store did nothing of a batch, and is known not to.
-    fn not_committed(&mut self, plan: Plan, failure: &StoreFailure) {
-        self.commits -= 1;
+    fn not_committed(&mut self, job: JobId, plan: Plan, failure: &StoreFailure) {
+        self.commit_is_over(job);
         for append in plan.appends {
             let ops: Vec<_> = append.parts.iter().map(|part| part.op).collect();
             // What another broker has written meanwhile was passed over.

@@ -46,7 +46,7 @@ use slab::Slab;
 
 pub use self::op::OpKey;
 use self::{
-    batch::{Gathering, Plan},
+    batch::{Commit, Gathering, Plan},
     cache::{Cache, GroupKey, PartitionKey, QueueKey},
     clock::StoreClock,
     group::Group,
@@ -97,10 +97,14 @@ pub struct Log<T> {
     stalled: Vec<OpKey>,
     waits: HashMap<Wait, Vec<OpKey>>,
     gathering: Gathering,
+    /// What is gathered to follow a commit under way.
+    following: Option<(JobId, Gathering)>,
     creates: Vec<(Wait, Create)>,
     jobs: HashMap<JobId, Job>,
     last_job: JobId,
-    commits: usize,
+    /// The job whose outcome is taken in.
+    outcome_of: JobId,
+    commits: Vec<Commit>,
     /// Messages of the last two batches.
     lately: [usize; 2],
     work: Vec<(JobId, Work)>,
@@ -116,6 +120,8 @@ pub struct Log<T> {
     fetchers: HashMap<PartitionKey, Vec<OpKey>>,
     /// Segments that could not be read, for whoever logs.
     damaged: Vec<(PartitionId, SegmentError)>,
+    /// Partitions of which the store has lost the end.
+    lost: Vec<PartitionId>,
     /// The store was asked for its time.
     asked_time: bool,
     /// Queues that are gone, but for what is in a commit.
@@ -209,10 +215,12 @@ impl<T: Copy> Log<T> {
             stalled: Vec::new(),
             waits: HashMap::new(),
             gathering: Gathering::default(),
+            following: None,
             creates: Vec::new(),
             jobs: HashMap::new(),
             last_job: 0,
-            commits: 0,
+            outcome_of: 0,
+            commits: Vec::new(),
             lately: [0; 2],
             work: Vec::new(),
             answers: Vec::new(),
@@ -222,6 +230,7 @@ impl<T: Copy> Log<T> {
             outage: Vec::new(),
             fetchers: HashMap::new(),
             damaged: Vec::new(),
+            lost: Vec::new(),
             asked_time: false,
             zombies: Vec::new(),
             refresh: refresh::Refresh::default(),
@@ -354,11 +363,19 @@ impl<T: Copy> Log<T> {
         mem::take(&mut self.damaged)
     }
 
+    /// Partitions of which the store has less, since the last call, than it had said to be committed. They go on from where
+    /// they end now.
+    pub fn take_lost(&mut self) -> Vec<PartitionId> {
+        mem::take(&mut self.lost)
+    }
+
     /// When [`turn`](Self::turn) has to be called at the latest, on the monotonic clock in microseconds.
     #[must_use]
     pub fn next_time_us(&self) -> Option<u64> {
         let group = self.group_times.first().map(|&(at_us, _)| self.clock.mono_of(at_us, self.mono_us));
-        [self.timers.next_us(), group, self.refresh.due_us(), self.retention.due_us()].into_iter().flatten().min()
+        let due =
+            [self.timers.next_us(), group, self.refresh.due_us(), self.retention.due_us(), self.gathered_due_us()];
+        due.into_iter().flatten().min()
     }
 
     /// What it has done.
@@ -371,7 +388,7 @@ impl<T: Copy> Log<T> {
     #[must_use]
     pub fn usage(&self) -> Usage {
         let (segment_bytes, indexed_ids, queues, partitions) = self.cache.usage();
-        Usage { segment_bytes, indexed_ids, queues, partitions, ops: self.ops.len(), commits: self.commits }
+        Usage { segment_bytes, indexed_ids, queues, partitions, ops: self.ops.len(), commits: self.commits.len() }
     }
 
     fn step(&mut self, key: OpKey) -> Step {
@@ -613,6 +630,9 @@ enum Resolved {
 
 impl<T> std::fmt::Debug for Log<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").field("ops", &self.ops.len()).field("commits", &self.commits).finish_non_exhaustive()
+        f.debug_struct("Log")
+            .field("ops", &self.ops.len())
+            .field("commits", &self.commits.len())
+            .finish_non_exhaustive()
     }
 }

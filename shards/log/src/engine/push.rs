@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 
 use super::{
     Log, Resolved, Step,
-    batch::{AppendPlan, MessagePlan, PartPlan},
+    batch::{AppendPlan, Gathering, MessagePlan, PartPlan},
     cache::PartitionKey,
     ids::{Lookup, time_of_id},
     op::{OpKey, PartState, PushOp, Wait},
@@ -65,7 +65,7 @@ impl<T: Copy> Log<T> {
         let Resolved::Here(partition) = self.resolve_partition(key, queue, &part.partition, true) else {
             return Part::Waits;
         };
-        let can_join = self.gathering.appends.get(&partition).is_some_and(|append| !append.is_full());
+        let can_join = self.gathered_for(partition).is_some_and(|append| !append.is_full());
         let must_wait = !can_join && self.cache.partitions[partition].underway.any() && !self.can_follow(partition);
         if must_wait || self.may_be_in_commit(partition, &part.records) {
             self.wait(key, Wait::Append(partition));
@@ -131,11 +131,14 @@ impl<T: Copy> Log<T> {
         known: Vec<Option<(u64, i64)>>,
     ) {
         let now_us = self.now_us();
-        if !self.gathering.appends.contains_key(&key) {
+        if self.gathered_for(key).is_none() {
             self.begin_append(key);
         }
         let across_pushes = self.cache.queues[self.cache.partitions[key].queue].row.options.dedup_window_s > 0;
-        let append = self.gathering.appends.get_mut(&key).expect("just begun");
+        let following = self.following.as_mut().map(|(_, following)| following);
+        let mut gathered = [Some(&mut self.gathering), following].into_iter().flatten();
+        let gathering = gathered.find(|gathering| gathering.appends.contains_key(&key)).expect("just begun");
+        let append = gathering.appends.get_mut(&key).expect("just found");
         let before = (append.bytes.len(), append.ends.len());
         let has_ids = records.hashes.iter().any(|&hash| hash != 0);
         let messages = if !has_ids && append.ends.is_empty() {
@@ -151,7 +154,7 @@ impl<T: Copy> Log<T> {
         };
         append.parts.push(PartPlan { op, part, messages });
         let grown = (append.bytes.len() - before.0, append.ends.len() - before.1);
-        self.gathering.grew(grown.0, grown.1);
+        gathering.grew(grown.0, grown.1);
     }
 
     /// Begins the segment that is gathered for a partition, behind the one in commit if there is one.
@@ -159,9 +162,6 @@ impl<T: Copy> Log<T> {
         let mark = self.new_version();
         let partition = &mut self.cache.partitions[key];
         let follows = partition.underway.begin();
-        if let Some(sent) = follows {
-            self.gathering.behind = Some(sent.job);
-        }
         let append = AppendPlan {
             partition: key,
             id: partition.id,
@@ -175,7 +175,11 @@ impl<T: Copy> Log<T> {
             ids: hashbrown::HashMap::new(),
             parts: Vec::new(),
         };
-        self.gathering.appends.insert(key, append);
+        let gathering = match follows {
+            None => &mut self.gathering,
+            Some(sent) => &mut self.following.get_or_insert_with(|| (sent.job, Gathering::default())).1,
+        };
+        gathering.appends.insert(key, append);
     }
 }
 

@@ -76,29 +76,41 @@ impl Underway {
 }
 
 impl<T: Copy> Log<T> {
-    /// Whether a segment of a partition can be gathered that follows the one in commit. A chain has two links, all of
-    /// one batch follow the same one, and nothing else is in that batch: the rest would wait for it.
+    /// Whether a segment of a partition can be gathered that follows the one in commit. A chain has two links, and one
+    /// commit is followed at a time.
     pub(super) fn can_follow(&self, key: PartitionKey) -> bool {
         let partition = &self.cache.partitions[key];
         let Some(sent) = partition.underway.last else { return false };
-        !partition.underway.broken
+        let is_first = self
+            .commits
+            .iter()
+            .any(|commit| commit.job == sent.job && commit.behind.is_none_or(|behind| !self.is_in_commit(behind)));
+        is_first
+            && !partition.underway.broken
             && !partition.stale
-            && self.gathering.cursors.is_empty()
-            && !self.gathering.appends.contains_key(&key)
-            && self.followed().is_none_or(|job| job == sent.job)
-            && self.commit_behind(sent.job).is_none()
+            && self.gathered_for(key).is_none()
+            && self.following.as_ref().is_none_or(|(job, following)| *job == sent.job && !following.is_full())
+            && !self.commits.iter().any(|commit| commit.behind == Some(sent.job))
     }
 
-    /// The commit that the gathered batch follows, while it is under way.
-    pub(super) fn followed(&self) -> Option<JobId> {
-        self.gathering.behind.filter(|job| self.jobs.contains_key(job))
+    /// The segment that is gathered for a partition.
+    pub(super) fn gathered_for(&self, key: PartitionKey) -> Option<&AppendPlan> {
+        let following = || self.following.as_ref().and_then(|(_, following)| following.appends.get(&key));
+        self.gathering.appends.get(&key).or_else(following)
     }
 
-    /// The commit that a commit follows, while it is under way.
-    fn commit_behind(&self, job: JobId) -> Option<JobId> {
-        match &self.jobs[&job] {
-            Job::Commit(plan) => plan.behind.filter(|job| self.jobs.contains_key(job)),
-            _ => unreachable!("appends are sent in commits"),
+    /// Sends what follows a commit behind it, when it has about as many messages as batches have had lately. Fewer wait
+    /// for others to come, at the longest until that commit ends: sixteen clients that wait for answers are better served
+    /// by two batches of eight than by one of fifteen and one of one.
+    pub(super) fn emit_following(&mut self) {
+        let following = self.following.take().filter(|(_, following)| !following.is_empty());
+        let Some((behind, following)) = following else { return };
+        if !self.is_in_commit(behind) {
+            self.gathering.join(following);
+        } else if 2 * following.messages() >= self.lately.iter().sum() {
+            self.send(following, Some(behind));
+        } else {
+            self.following = Some((behind, following));
         }
     }
 
@@ -124,6 +136,7 @@ impl<T: Copy> Log<T> {
             return false;
         }
         partition.stale = true;
+        partition.known_by = self.last_job;
         self.cache.advance(key, next, stamp_us);
         self.evaluate_groups(key);
         true
@@ -143,10 +156,8 @@ impl<T: Copy> Log<T> {
         partition.underway.not_written();
         partition.stale = true;
         self.return_parts(append);
-        let follows = |append: &mut AppendPlan| append.follows.is_some();
-        if self.gathering.appends.get_mut(&key).is_some_and(follows) {
-            let append = self.gathering.appends.remove(&key).expect("just seen");
-            self.gathering.shrank(append.bytes.len(), append.ends.len());
+        let following = self.following.as_mut().and_then(|(_, following)| following.remove(key));
+        if let Some(append) = following {
             self.cache.partitions[key].underway.not_written();
             self.return_parts(append);
         }

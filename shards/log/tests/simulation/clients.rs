@@ -197,7 +197,7 @@ impl World {
             let mono_us = self.now_us - broker.started_us;
             broker.log.turn(mono_us);
             broker.jobs.extend(broker.log.take_work().into_iter().map(|(id, work)| Job { id, work, outcome: None }));
-            assert!(broker.log.take_damaged().is_empty());
+            assert!(broker.log.take_damaged().is_empty() && broker.log.take_lost().is_empty());
             for (token, answer) in broker.log.take_answers() {
                 let (_, asked, _) = self.brokers[at].asked.remove(&token).expect("answered once");
                 self.answered += 1;

@@ -115,11 +115,15 @@ impl Node {
     }
 
     fn start_push(&mut self, broker: usize, ids: &[&str]) -> u64 {
+        self.start_push_to(broker, "p", ids)
+    }
+
+    fn start_push_to(&mut self, broker: usize, partition: &str, ids: &[&str]) -> u64 {
         let mut records = Records::default();
         for id in ids {
             records.push(&Record { id: Some(id.as_bytes()), payload: id.as_bytes(), ..Record::default() });
         }
-        let parts = vec![PushPart { queue: "q".into(), partition: "p".into(), records }];
+        let parts = vec![PushPart { queue: "q".into(), partition: partition.into(), records }];
         self.start(broker, Request::Push(PushRequest { tenant: TENANT, parts }))
     }
 
@@ -204,6 +208,44 @@ fn a_push_goes_behind_the_one_in_commit_and_a_third_waits_for_it() {
     assert_eq!((behind[0].1, behind[1].1), (None, Some(behind[0].0)));
     node.release();
     assert_eq!(pushes.map(|push| offset(&node.pushed(push))), [1, 2, 3]);
+}
+
+#[test]
+fn commits_that_are_stuck_hold_up_nobody_else() {
+    let mut node = Node::new(1);
+    node.push(0, &["a"]);
+    node.start_push_to(0, "other", &["a"]);
+    node.start_push_to(0, "third", &["a"]);
+    node.holds = Some(0);
+    // Two in a chain and one that waits for them, then one beside them.
+    for id in ["b", "c", "d"] {
+        node.start_push(0, &[id]);
+    }
+    assert_eq!(node.held.len(), 2);
+    node.start_push_to(0, "other", &["b"]);
+    assert_eq!(node.held.len(), 3);
+    let last = node.start_push_to(0, "third", &["b"]);
+    assert_eq!(node.held.len(), 3, "two are under way besides what follows");
+    let due_us = node.brokers[0].next_time_us().expect("it will not wait for them for long");
+    assert!(due_us <= node.now_us + 100_000);
+    node.now_us += 100_000;
+    node.settle();
+    assert_eq!(node.held.len(), 4);
+    node.release();
+    assert_eq!(offset(&node.pushed(last)), 1);
+}
+
+#[test]
+fn a_log_goes_on_where_the_store_ends_that_has_lost_some_of_it() {
+    let mut node = Node::new(1);
+    for id in ["a", "b", "c"] {
+        node.push(0, &[id]);
+    }
+    let partition = node.store.partition(TENANT, "q", "p").expect("it is there").id;
+    node.store.lose(partition, 1);
+    assert_eq!(offset(&node.push(0, &["d"])), 1);
+    assert_eq!(node.brokers[0].take_lost(), [partition]);
+    assert_eq!(offset(&node.push(0, &["c"])), 2, "its id went with it");
 }
 
 #[test]

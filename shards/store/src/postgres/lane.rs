@@ -26,7 +26,7 @@ use super::{
     session::{Purpose, Session, Sql, Trouble},
     values::Id,
 };
-use crate::{database::JobDone, random};
+use crate::{database::JobDone, random, retention::SETTLE_US};
 
 /// How long a batch that was not written is tried while the server is away.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -181,7 +181,9 @@ impl Lane {
                 if tries < TRIES_MAX {
                     append::append(&session, batch, in_doubt).await
                 } else {
-                    // Those that tried to write it so often are gone for good.
+                    // No statement that tries to write it runs for so long, see `retention`: what is not there now will
+                    // never be.
+                    rt::sleep(Duration::from_micros(SETTLE_US.unsigned_abs())).await;
                     append::written(&session, batch).await
                 }
             };

@@ -74,8 +74,7 @@ fn remove(connection: &Connection, queue: [u8; 16], limit: u32, now_us: i64) -> 
         )?
         .query_map(params![queue, now_us, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_>>()?;
-    let mut newest =
-        connection.prepare_cached("SELECT coalesce(max(base), 0) FROM segment WHERE partition_id = ?1")?;
+    let mut newest = connection.prepare_cached("SELECT coalesce(max(base), 0) FROM segment WHERE partition_id = ?1")?;
     let mut removed = connection.prepare_cached(
         "DELETE FROM segment WHERE rowid IN (
             SELECT rowid FROM segment WHERE partition_id = ?1 AND next <= ?2 AND base < ?3 LIMIT ?4)",
