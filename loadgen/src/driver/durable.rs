@@ -95,7 +95,7 @@ impl Driver for Durable {
 
     fn declare(&mut self, queue: &str, _bound: Bound, out: &mut Vec<u8>) -> Owed {
         let body = format!("{{\"queue\":\"{queue}\",\"options\":{{}}}}");
-        out.extend_from_slice(&post_head("configure", &self.host));
+        out.extend_from_slice(&post_head("/api/v1/configure", &self.host));
         out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
         self.exchange.owe(Asked::Plain)
     }
@@ -239,6 +239,13 @@ mod tests {
         Durable::new("h").push_across("q", &[12, 3], &messages, &mut out);
         let item = |partition, payload| format!(r#"{{"queue":"q","partition":"p{partition}","payload":"{payload}"}}"#);
         assert_eq!(body(&out), format!(r#"{{"items":[{},{},{}]}}"#, item(12, 'a'), item(3, 'b'), item(12, 'c')));
+    }
+
+    #[test]
+    fn a_queue_is_declared_where_durable_queues_are() {
+        let mut out = Vec::new();
+        Durable::new("h").declare("q", Bound::Reject, &mut out);
+        assert!(out.starts_with(b"POST /api/v1/configure HTTP/1.1\r\nHost: h\r\n"));
     }
 
     #[test]

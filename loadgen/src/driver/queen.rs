@@ -100,7 +100,7 @@ impl Driver for Queen {
         let body = format!(
             "{{\"queue\":\"{queue}\",\"options\":{{\"maxLength\":{length},\"maxBytes\":{QUEUE_BYTES},\"policy\":\"{policy}\"}}}}"
         );
-        out.extend_from_slice(&post_head("configure", &self.host));
+        out.extend_from_slice(&post_head("/api/v1/ephemeral/configure", &self.host));
         out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
         self.exchange.owe(Asked::Plain)
     }
@@ -379,6 +379,13 @@ mod tests {
             let named = partition.map_or(String::new(), |number| format!(r#","partition":"p{number}""#));
             assert_eq!(body, format!(r#"{{"queue":"q"{named},"messages":[{{"payload":"a"}},{{"payload":"bc"}}]}}"#));
         }
+    }
+
+    #[test]
+    fn a_queue_is_declared_where_ephemeral_queues_are() {
+        let mut out = Vec::new();
+        Queen::new("h").declare("q", Bound::Reject, &mut out);
+        assert!(out.starts_with(b"POST /api/v1/ephemeral/configure HTTP/1.1\r\nHost: h\r\n"));
     }
 
     #[test]
