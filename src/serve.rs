@@ -58,7 +58,9 @@ enum ServeError {
     Check(#[from] CheckError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another that this machine has")]
+    #[error(
+        "PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another that this machine has"
+    )]
     Port { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Executor(#[from] ExecutorError),
