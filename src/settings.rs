@@ -282,6 +282,19 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         let error = SettingError { name: "DATABASE_URL", value: url.to_string(), right };
         found.push(Contradiction { error, other: "PG_HOST" });
     }
+    if let (None, None) = (&storage.url, &storage.host) {
+        // Whoever sets these means a PostgreSQL: to keep messages in a file instead would be noticed too late.
+        let parts = [
+            ("PG_USER", storage.user.clone()),
+            ("PG_PASSWORD", storage.password.as_ref().map(ToString::to_string)),
+            ("PG_DATABASE", storage.database.clone()),
+        ];
+        for (name, value) in parts {
+            let Some(value) = value else { continue };
+            let right = "unset, or PG_HOST set: nothing names the PostgreSQL that it is for".to_owned();
+            found.push(Contradiction { error: SettingError { name, value, right }, other: "PG_HOST" });
+        }
+    }
     found
 }
 
@@ -372,6 +385,10 @@ mod tests {
             [
                 "DATABASE_URL=\"(not shown)\": must be unset where PG_HOST is set: each of them names the PostgreSQL to use"
             ]
+        );
+        assert_eq!(
+            errors(&[("PG_PASSWORD", "s3cret")]),
+            ["PG_PASSWORD=\"(not shown)\": must be unset, or PG_HOST set: nothing names the PostgreSQL that it is for"]
         );
         assert!(errors(&[("PG_SSLMODE", "maybe")])[0].contains("verify-ca"));
     }

@@ -198,7 +198,7 @@ pub(super) const TABLE: &[Setting] = &[
         aliases: &[],
         unset: Unset::Value("./queen-data"),
         unit: "",
-        meaning: "Where messages and declarations are kept, unless PostgreSQL is named; made when missing, locked by one process.",
+        meaning: "Where messages and declarations are kept, unless PostgreSQL is named; made when missing, and locked by one process with PostgreSQL too: each broker has its own.",
         kind: Kind::Directory(field!(process.data_dir)),
     },
     integer!(
@@ -222,7 +222,7 @@ pub(super) const TABLE: &[Setting] = &[
         aliases: &[],
         unset: Unset::Derived("the file in the data directory"),
         unit: "",
-        meaning: "The same in parts: a name, an address, or the directory of a unix-domain socket.",
+        meaning: "The same in parts: a name, an address, or the directory of a unix-domain socket. Without it the parts below are refused.",
         kind: Kind::Text(field!(storage.host)),
     },
     Setting {
