@@ -166,8 +166,9 @@ impl State {
         if fault == Fault::ForgetAck && is_chosen {
             return answer(true);
         }
-        let log = &partition.log;
-        let at = |ack: &Value| log.iter().position(|stored| stored.transaction_id == ack["transactionId"]);
+        // Of one that is stored twice, the second: else nobody would come past it.
+        let log = &partition.log[..lease.end];
+        let at = |ack: &Value| log.iter().rposition(|stored| stored.transaction_id == ack["transactionId"]);
         let positions = |is_completed: bool| {
             acks.iter().filter(move |ack| (ack["status"] == "completed") == is_completed).filter_map(at)
         };
