@@ -245,7 +245,7 @@ impl<T: Copy> Log<T> {
     }
 
     /// Commits that follow none: each has a connection of the store's.
-    fn lanes(&self) -> impl Iterator<Item = &Commit> {
+    pub(super) fn lanes(&self) -> impl Iterator<Item = &Commit> {
         self.commits.iter().filter(|commit| commit.behind.is_none_or(|behind| !self.is_in_commit(behind)))
     }
 

@@ -11,10 +11,8 @@ use crate::record::Records;
 #[derive(Debug, Default)]
 pub(super) struct Underway {
     count: u32,
-    /// The one that was sent last, while it is in commit.
+    /// The one that was sent last, while it is in commit and can be followed: not after one before it was left out.
     last: Option<Sent>,
-    /// One of them was not written: the others will not be either, and none can be planned before they are over.
-    broken: bool,
     /// Where the log was said to end meanwhile, and its newest stamp: by one of these, or by another broker.
     heard: Option<(u64, i64)>,
 }
@@ -49,14 +47,13 @@ impl Underway {
     /// One in commit was written.
     pub(super) fn written(&mut self, job: JobId) {
         self.last = self.last.filter(|sent| sent.job != job);
-        self.over();
+        self.count -= 1;
     }
 
-    /// One was not written, and none that follows it will be.
+    /// One was not written, and none that follows it will be: the next is planned when all are over.
     pub(super) fn not_written(&mut self) {
         self.last = None;
-        self.broken = true;
-        self.over();
+        self.count -= 1;
     }
 
     /// Keeps what is told of the log's end until it can be compared with what these have written.
@@ -68,11 +65,6 @@ impl Underway {
     fn told(&mut self) -> Option<(u64, i64)> {
         self.heard.take_if(|_| self.count == 0)
     }
-
-    fn over(&mut self) {
-        self.count -= 1;
-        self.broken &= self.count > 0;
-    }
 }
 
 impl<T: Copy> Log<T> {
@@ -81,12 +73,7 @@ impl<T: Copy> Log<T> {
     pub(super) fn can_follow(&self, key: PartitionKey) -> bool {
         let partition = &self.cache.partitions[key];
         let Some(sent) = partition.underway.last else { return false };
-        let is_first = self
-            .commits
-            .iter()
-            .any(|commit| commit.job == sent.job && commit.behind.is_none_or(|behind| !self.is_in_commit(behind)));
-        is_first
-            && !partition.underway.broken
+        self.lanes().any(|commit| commit.job == sent.job)
             && !partition.stale
             && self.gathered_for(key).is_none()
             && self.following.as_ref().is_none_or(|(job, following)| *job == sent.job && !following.is_full())
