@@ -1,0 +1,39 @@
+//! Why a token is refused. The texts go to clients as they stand, and none of them quotes the token.
+
+/// Why a token is refused: 401 for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// No token came.
+    #[error("Authentication required")]
+    Missing,
+    /// It is longer than [`TOKEN_BYTES_MAX`](crate::TOKEN_BYTES_MAX).
+    #[error("Token is too long")]
+    TooLong,
+    /// It is no three parts, or its header does not say how it is signed, or demands something unknown (`crit`).
+    #[error("Bad token header")]
+    Malformed,
+    /// Its claims are no JSON object, or a standard claim is of the wrong type.
+    #[error("Bad token body")]
+    Claims,
+    /// It is signed in a way that none of the keys is for. The client gets the same text as for a wrong signature.
+    #[error("Invalid token signature")]
+    Algorithm,
+    /// It names a key that is not known, or none where there are several to choose from.
+    #[error("Token is signed by an unknown key")]
+    UnknownKey,
+    /// The signature is not that of the key.
+    #[error("Invalid token signature")]
+    Signature,
+    /// Its time is over.
+    #[error("Token has expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("Token is not valid yet")]
+    NotYetValid,
+    /// It was issued by somebody else than configured, or does not say by whom.
+    #[error("Token is from another issuer")]
+    Issuer,
+    /// It was issued for somebody else than configured, or does not say for whom.
+    #[error("Token is for another audience")]
+    Audience,
+}
