@@ -19,7 +19,7 @@ use tokio_rustls::{
             WebPkiServerVerifier,
             danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         },
-        crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+        crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
         pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     },
 };
@@ -47,7 +47,7 @@ pub enum TlsError {
 
 /// What rustls needs for a mode; blocks on the disk.
 pub(super) fn client_config(mode: SslMode, root_cert: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     // As libpq does: with a file of certificates, "require" looks at the server's.
     let check = match (mode, root_cert) {
         (SslMode::VerifyFull, _) => Check::Name,
