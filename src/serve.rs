@@ -320,9 +320,13 @@ fn store_config(settings: &Settings) -> StoreConfig {
         answer_bytes_max: DURABLE_ANSWER_BYTES_MAX,
         recheck_max: Duration::from_millis(storage.pop_wait_max_interval_ms),
         retention_interval: Duration::from_millis(storage.retention_interval_ms),
+        reconcile_interval: RECONCILE_INTERVAL,
         seed: RandomState::new().hash_one("store"),
     }
 }
+
+/// How often other brokers' switches and grants are looked for.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Durable requests under way besides those that wait for messages: what all lanes to the store have credits for.
 const STORE_REQUESTS_MAX: usize = 65_536;

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use queen_fabric::protocol::store::Declaration;
+use queen_fabric::protocol::{Control, ControlAsk, store::Declaration};
 use queen_log::store::{Done, StoreFailure, Work};
 
 use crate::{
@@ -41,6 +41,8 @@ pub enum Job {
     Remove(Box<([u8; 16], String)>),
     /// Load all declarations: [`JobDone::Declarations`].
     Declarations,
+    /// Change what operators have switched and granted, if that is asked, and load all of it: [`JobDone::Control`].
+    Control(ControlAsk),
 }
 
 /// What came of a [`Job`], once it is durable.
@@ -60,6 +62,13 @@ pub enum JobDone {
     },
     /// All declarations.
     Declarations(Vec<Declaration>),
+    /// What operators have switched and granted.
+    Control {
+        /// All of it, as it is after the change.
+        control: Control,
+        /// Whether anything was changed.
+        changed: bool,
+    },
 }
 
 /// The number of a job and what came of it.
@@ -91,6 +100,8 @@ pub struct Opened {
     pub seed: DatabaseSeed,
     /// The declarations that it holds; `None` when it cannot be reached yet: [`Job::Declarations`] loads them later.
     pub declarations: Option<Vec<Declaration>>,
+    /// What operators have switched and granted; `None` as for the declarations: [`Job::Control`] loads it later.
+    pub control: Option<Control>,
 }
 
 impl DatabaseSeed {
@@ -103,13 +114,15 @@ impl DatabaseSeed {
         match config {
             DatabaseConfig::Sqlite => {
                 let (file, declarations) = Sqlite::open(dir)?;
+                let control = file.control()?;
                 let seed = Self(SeedKind::Sqlite(Threads::start(file)?));
-                Ok(Opened { seed, declarations: Some(declarations) })
+                Ok(Opened { seed, declarations: Some(declarations), control: Some(control) })
             }
             DatabaseConfig::Postgres(config) => {
                 let in_file = if dir.join(DATABASE_FILE).exists() { Sqlite::open(dir)?.1 } else { Vec::new() };
-                let (seed, declarations) = postgres::Seed::open(config, in_file)?;
-                Ok(Opened { seed: Self(SeedKind::Postgres(Box::new(seed))), declarations })
+                let (seed, held) = postgres::Seed::open(config, in_file)?;
+                let (declarations, control) = held.unzip();
+                Ok(Opened { seed: Self(SeedKind::Postgres(Box::new(seed))), declarations, control })
             }
         }
     }

@@ -4,7 +4,7 @@
 //! config    where it is                        session   one connection and its statements
 //! tls       encryption                         schema    migrations
 //! socket    the executor's streams             lane      connections that commit
-//! commit    a batch as one statement           load, create, admin, retain, read, declarations: the other work
+//! commit    a batch as one statement           load, create, admin, retain, read, declarations, control: the rest
 //! ```
 //!
 //! A connection that is lost is made again at once. Only when that fails the server counts as away: then work is refused
@@ -16,6 +16,7 @@ mod append;
 mod columns;
 mod commit;
 mod config;
+mod control;
 mod create;
 mod declarations;
 mod housekeeping;
@@ -39,7 +40,7 @@ use std::{
 };
 
 use queen_fabric::{
-    protocol::store::Declaration,
+    protocol::{Control, store::Declaration},
     rt::{self, Executor},
 };
 use queen_log::store::{Admin, Done, StoreFailure, Work};
@@ -73,6 +74,9 @@ const TRIES_MAX: u32 = 5;
 /// How often what nobody needs any more is removed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
+/// What a broker starts with.
+type Held = (Vec<Declaration>, Control);
+
 /// What is needed to start.
 pub(crate) struct Seed {
     config: PostgresConfig,
@@ -90,14 +94,15 @@ impl fmt::Debug for Seed {
 }
 
 impl Seed {
-    /// Connects once, if the server is there: makes the schema and loads the declarations.
+    /// Connects once, if the server is there: makes the schema, and loads the declarations and what operators have
+    /// switched and granted.
     ///
     /// # Errors
     /// What no waiting would help with.
     pub(crate) fn open(
         config: &PostgresConfig,
         taken_over: Vec<Declaration>,
-    ) -> Result<(Self, Option<Vec<Declaration>>), StoreError> {
+    ) -> Result<(Self, Option<Held>), StoreError> {
         let tls = tls::client_config(config.ssl_mode, config.ssl_root_cert.as_deref())?;
         let seed = Self { config: config.clone(), tls, taken_over, away: None };
         let (at_boot, at_boot_tls, taken_over) = (config.clone(), Arc::clone(&seed.tls), seed.taken_over.clone());
@@ -107,9 +112,9 @@ impl Seed {
         });
         let booted = executor?.join()?;
         match booted {
-            Ok(declarations) => {
+            Ok(held) => {
                 tracing::info!("PostgreSQL at {config}");
-                Ok((seed, Some(declarations)))
+                Ok((seed, Some(held)))
             }
             Err(SchemaTrouble::Server(trouble)) => {
                 tracing::error!("PostgreSQL at {config} cannot be used yet, which is tried again: {trouble}");
@@ -129,11 +134,11 @@ async fn boot(
     config: &PostgresConfig,
     tls: &Arc<ClientConfig>,
     taken_over: &[Declaration],
-) -> Result<Vec<Declaration>, SchemaTrouble> {
+) -> Result<Held, SchemaTrouble> {
     let session = Session::open(config, tls, Purpose::Change).await.map_err(Trouble::Away)?;
     schema::prepare(&session, config.apply_schema).await?;
     declarations::take_over(&session, taken_over).await?;
-    Ok(declarations::load(&session).await?)
+    Ok((declarations::load(&session).await?, control::load(&session).await?))
 }
 
 /// PostgreSQL, at work on this executor.
@@ -341,6 +346,7 @@ async fn do_job(session: &Session, job: &Job) -> Result<JobDone, Trouble> {
         Job::Declare(declaration) => return declarations::declare(session, declaration).await,
         Job::Remove(key) => return declarations::remove(session, key).await,
         Job::Declarations => return declarations::load(session).await.map(JobDone::Declarations),
+        Job::Control(ask) => return control::control(session, ask).await,
     };
     Ok(JobDone::Log(Box::new(done)))
 }

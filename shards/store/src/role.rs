@@ -1,8 +1,11 @@
 //! The store's task: it drives the durable log between the data shards and the database.
 //!
 //! Requests come over the port and go into the pure [`Log`]; what the log wants done goes to the [`Database`], what came
-//! of it back into the log, and the log's answers out over the port. Declarations of ephemeral queues pass the log by.
+//! of it back into the log, and the log's answers out over the port. Declarations of ephemeral queues pass the log by,
+//! and so does what operators have switched and granted ([`control`]).
 //! Nothing here blocks, so the task may run in a data shard's executor.
+
+mod control;
 
 use std::{
     collections::HashMap,
@@ -15,7 +18,10 @@ use std::{
 
 use queen_fabric::{
     port::{Incoming, Port, Ticket},
-    protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    protocol::{
+        Control,
+        store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    },
     rt::Deadline,
     slice,
 };
@@ -24,6 +30,7 @@ use queen_log::{
     store::StoreFailure,
 };
 
+use self::control::KnownControl;
 use crate::{
     StoreError,
     database::{Database, DatabaseConfig, DatabaseSeed, Health, Job, JobDone, Opened},
@@ -32,7 +39,7 @@ use crate::{
 /// Parcels taken before others on the executor get their turn: some microseconds each.
 const PARCELS_PER_TURN: usize = 64;
 
-/// Jobs for declarations are numbered from here on, those of the log below.
+/// Jobs for declarations are numbered from here on, those of the log below. The very last is [`control::JOB`].
 const DECLARATION_JOBS: u64 = 1 << 63;
 
 /// Settings of the store's role.
@@ -52,12 +59,17 @@ pub struct StoreConfig {
     pub recheck_max: Duration,
     /// How often old messages are removed.
     pub retention_interval: Duration,
+    /// How often a database that other brokers use too is read for what their operators have switched and granted.
+    pub reconcile_interval: Duration,
     /// Another number for every start.
     pub seed: u64,
 }
 
 /// The shortest pause between two looks at what other brokers have written.
 const RECHECK_MIN: Duration = Duration::from_millis(50);
+
+/// The shortest interval between two looks at what their operators have switched and granted.
+const RECONCILE_MIN: Duration = Duration::from_millis(1);
 
 /// Told when the database is reached and when it is not any more.
 pub type OnHealth = Box<dyn Fn(bool) + Send>;
@@ -66,6 +78,8 @@ pub type OnHealth = Box<dyn Fn(bool) + Send>;
 /// database and waits for that.
 pub struct Store {
     seed: DatabaseSeed,
+    /// None when the database could not be reached yet.
+    control: Option<Control>,
     config: StoreConfig,
     on_health: OnHealth,
 }
@@ -81,8 +95,8 @@ impl Store {
         dir: &Path,
         on_health: OnHealth,
     ) -> Result<(Self, Option<Vec<Declaration>>), StoreError> {
-        let Opened { seed, declarations } = DatabaseSeed::open(&config.database, dir)?;
-        Ok((Self { seed, config, on_health }, declarations))
+        let Opened { seed, declarations, control } = DatabaseSeed::open(&config.database, dir)?;
+        Ok((Self { seed, control, config, on_health }, declarations))
     }
 }
 
@@ -108,6 +122,7 @@ struct Role {
     /// Durable requests that are unanswered, for their cancels.
     asked: HashMap<Ticket, OpKey>,
     declarations: Declarations,
+    control: KnownControl,
     health: Health,
     on_health: OnHealth,
 }
@@ -125,7 +140,7 @@ struct Declarations {
 
 impl Role {
     fn new(store: Store, port: Port<StoreProtocol>) -> Self {
-        let Store { seed, config, on_health } = store;
+        let Store { seed, control, config, on_health } = store;
         let database = seed.start();
         let recheck_us = database.is_shared().then(|| {
             let most_us = micros(config.recheck_max).max(1000);
@@ -141,6 +156,8 @@ impl Role {
             seed: config.seed,
         });
         log.retain_every(micros(config.retention_interval), 0);
+        let reconcile_interval = config.reconcile_interval.max(RECONCILE_MIN);
+        let control = KnownControl::new(control, database.is_shared().then_some(reconcile_interval));
         let health = database.health();
         on_health(health == Health::Connected);
         Self {
@@ -151,6 +168,7 @@ impl Role {
             deadline: Deadline::new(),
             asked: HashMap::new(),
             declarations: Declarations::default(),
+            control,
             health,
             on_health,
         }
@@ -189,7 +207,11 @@ impl Role {
         for partition in self.log.take_lost() {
             tracing::error!(%partition, "the store has lost messages that it had committed; the log goes on without them");
         }
-        self.deadline.set(self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us)));
+        if self.control.due().is_some_and(|due| due <= Instant::now()) {
+            self.control.look_again(&self.database);
+        }
+        let log_time = self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us));
+        self.deadline.set(log_time.into_iter().chain(self.control.due()).min());
         more |= self.deadline.poll(cx).is_ready();
         if more {
             cx.waker().wake_by_ref();
@@ -214,13 +236,14 @@ impl Role {
                     self.declarations.waiting.push(ticket);
                     self.load_declarations();
                 }
+                StoreAsk::Control(ask) => self.control.ask(ticket, *ask, &self.database),
+                StoreAsk::WatchControl { seen } => self.control.watch(ticket, seen, &self.port),
             },
             // A declaration may be in a commit already: it is answered like any other.
-            Incoming::Cancel { ticket } => {
-                if let Some(&key) = self.asked.get(&ticket) {
-                    self.log.cancel(key, self.now_us());
-                }
-            }
+            Incoming::Cancel { ticket } => match self.asked.get(&ticket) {
+                Some(&key) => self.log.cancel(key, self.now_us()),
+                None => self.control.cancel(ticket, &self.port),
+            },
             Incoming::Tell { tell, .. } => match tell {},
             Incoming::Orphan { .. } => unreachable!("the store asks nobody"),
         }
@@ -235,11 +258,17 @@ impl Role {
             self.log.done(job, outcome, self.now_us());
             return;
         }
+        if job == control::JOB {
+            self.control.done(outcome, &self.database, &self.port);
+            return;
+        }
         match outcome {
             Ok(JobDone::Declarations(all)) => self.declarations_loaded(&all),
             Ok(JobDone::Declared { updated_at_ms }) => self.answer_job(job, StoreAnswer::Done { updated_at_ms }),
             Ok(JobDone::Removed { declared }) => self.answer_job(job, StoreAnswer::Removed { declared }),
-            Ok(JobDone::Log(_)) => panic!("a job about declarations was answered for the log"),
+            Ok(other @ (JobDone::Log(_) | JobDone::Control { .. })) => {
+                panic!("a job about declarations was answered with {other:?}")
+            }
             Err(failure) if self.declarations.jobs.contains_key(&job) => {
                 tracing::error!("a declaration was not kept: {failure}");
                 self.answer_job(job, StoreAnswer::Unavailable(failure.to_string().into()));
@@ -299,6 +328,7 @@ impl Role {
         if connected {
             self.log.store_is_back(self.now_us());
             self.load_declarations();
+            self.control.look_again(&self.database);
         }
     }
 }

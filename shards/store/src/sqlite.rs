@@ -8,6 +8,7 @@ mod admin;
 mod clock;
 mod columns;
 mod commit;
+mod control;
 mod create;
 mod declarations;
 mod load;
@@ -18,7 +19,7 @@ pub(crate) mod threads;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use queen_fabric::protocol::store::Declaration;
+use queen_fabric::protocol::{Control, store::Declaration};
 use rusqlite::Connection;
 
 use crate::StoreError;
@@ -46,6 +47,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/schema_2.sql"),
     // 3: which append a segment came from.
     include_str!("sqlite/schema_3.sql"),
+    // 4: what operators have switched and granted.
+    include_str!("sqlite/schema_4.sql"),
 ];
 
 /// The version that this broker writes.
@@ -81,6 +84,14 @@ impl Sqlite {
         migrate(&mut connection, version).map_err(failed)?;
         let declarations = declarations::load(&connection).map_err(failed)?;
         Ok((Self { path, connection }, declarations))
+    }
+
+    /// What operators have switched and granted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub(crate) fn control(&self) -> Result<Control, StoreError> {
+        control::load(&self.connection).map_err(|source| StoreError::of(&self.path, source))
     }
 }
 
@@ -137,7 +148,7 @@ mod tests {
         let apply = |job: &Job| match job {
             Job::Declare(declared) => declarations::declare(&transaction, declared, now_us),
             Job::Remove(key) => declarations::remove(&transaction, key),
-            Job::Log(_) | Job::Declarations => unreachable!("these tests do not"),
+            Job::Log(_) | Job::Declarations | Job::Control(_) => unreachable!("these tests do not"),
         };
         let done = jobs.iter().map(apply).collect::<rusqlite::Result<_>>()?;
         transaction.commit()?;

@@ -1,54 +1,23 @@
-//! The store role on a real executor, asked over a port as data shards ask it.
+//! The store role, asked as data shards ask it.
 
-use std::future::poll_fn;
-use std::path::Path;
-use std::time::Duration;
+mod beside;
 
-use queen_fabric::port::{MeshOptions, Port, mesh};
-use queen_fabric::protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol};
-use queen_fabric::rt::{Executor, spawn_local};
-use queen_store::{DatabaseConfig, Store, StoreConfig, run};
+use std::{path::Path, sync::Arc};
 
-const ASKER: usize = 0;
-const STORE: u16 = 1;
+use beside::Asker;
+use queen_fabric::protocol::{
+    Control, ControlAsk, Grant,
+    store::{Declaration, StoreAnswer, StoreAsk},
+};
+use queen_store::DatabaseConfig;
 
-/// Runs `ask` on an executor beside the store of `dir`, and ends with the store closed.
+/// Runs `ask` beside the store of `dir`.
 fn beside_the_store<F: Future<Output = ()> + 'static>(
     dir: &Path,
-    ask: impl FnOnce(Port<StoreProtocol>) -> F + Send + 'static,
+    ask: impl FnOnce(Asker) -> F + Send + 'static,
 ) -> Vec<Declaration> {
-    let (store, declarations) = Store::open(config(), dir, Box::new(|connected| assert!(connected))).unwrap();
-    let mut seeds = mesh::<StoreProtocol>(2, MeshOptions::default());
-    let store_seed = seeds.pop().unwrap();
-    let asker_seed = seeds.remove(ASKER);
-    let executor = Executor::spawn("store-test", None, Duration::ZERO, move || async move {
-        let asker = asker_seed.open();
-        let pump = asker.clone();
-        let pump = spawn_local(async move {
-            loop {
-                poll_fn(|cx| pump.poll_incoming(cx)).await;
-            }
-        });
-        let role = spawn_local(run(store, store_seed.open()));
-        ask(asker).await;
-        pump.cancel().await;
-        role.cancel().await;
-    });
-    executor.unwrap().join().unwrap();
-    declarations.expect("a file is always there")
-}
-
-fn config() -> StoreConfig {
-    StoreConfig {
-        database: DatabaseConfig::Sqlite,
-        cache_bytes: 1 << 20,
-        requests_max: 1000,
-        patience: Duration::from_secs(10),
-        answer_bytes_max: 1 << 20,
-        recheck_max: Duration::from_secs(1),
-        retention_interval: Duration::from_secs(60),
-        seed: 1,
-    }
+    let on_health = Box::new(|connected: bool| assert!(connected));
+    beside::beside(beside::config(DatabaseConfig::Sqlite), dir, on_health, ask).expect("a file is always there")
 }
 
 fn declare(number: u64) -> StoreAsk {
@@ -60,18 +29,35 @@ fn declare(number: u64) -> StoreAsk {
     }))
 }
 
+fn control(ask: ControlAsk) -> StoreAsk {
+    StoreAsk::Control(Box::new(ask))
+}
+
+fn watch(seen: u64) -> StoreAsk {
+    StoreAsk::WatchControl { seen }
+}
+
+fn known(answer: StoreAnswer) -> (Arc<Control>, u64, bool) {
+    match answer {
+        StoreAnswer::Control { control, version, changed } => (control, version, changed),
+        other => panic!("{other:?}"),
+    }
+}
+
+const GRANT: Grant = Grant { enabled: true, max_bytes: Some(7), max_queues: None, max_msgs_per_sec: Some(0) };
+
 #[test]
 fn what_was_asked_at_once_is_answered_each_and_there_after_a_restart() {
     const QUEUES: u64 = 900;
     let dir = tempfile::tempdir().unwrap();
-    let held = beside_the_store(dir.path(), |port| async move {
-        let asked: Vec<_> = (0..QUEUES).map(|number| port.ask(STORE, declare(number)).ok().unwrap()).collect();
+    let held = beside_the_store(dir.path(), |store| async move {
+        let asked: Vec<_> = (0..QUEUES).map(|number| store.ask(declare(number))).collect();
         for asked in asked {
-            assert!(matches!(asked.await.answer, StoreAnswer::Done { updated_at_ms: 1.. }));
+            assert!(matches!(asked.await, StoreAnswer::Done { updated_at_ms: 1.. }));
         }
         let key = Box::new(([0; 16], "queue-7".to_owned()));
-        let removed = port.ask(STORE, StoreAsk::Remove(key)).ok().unwrap().await;
-        assert!(matches!(removed.answer, StoreAnswer::Removed { declared: true }));
+        let removed = store.ask(StoreAsk::Remove(key)).await;
+        assert!(matches!(removed, StoreAnswer::Removed { declared: true }));
     });
     assert!(held.is_empty());
 
@@ -83,12 +69,81 @@ fn what_was_asked_at_once_is_answered_each_and_there_after_a_restart() {
 #[test]
 fn a_question_that_nobody_waits_for_is_still_kept() {
     let dir = tempfile::tempdir().unwrap();
-    beside_the_store(dir.path(), |port| async move {
-        drop(port.ask(STORE, declare(1)).ok().unwrap());
+    beside_the_store(dir.path(), |store| async move {
+        drop(store.ask(declare(1)));
         // In order behind it on the same lane: once this one is kept, so is the first.
-        let answer = port.ask(STORE, declare(2)).ok().unwrap().await.answer;
+        let answer = store.ask(declare(2)).await;
         assert!(matches!(answer, StoreAnswer::Done { updated_at_ms: 1.. }));
     });
     let held = beside_the_store(dir.path(), |_| async {});
     assert_eq!(held.len(), 2);
+}
+
+#[test]
+fn everybody_who_watches_is_told_of_a_write_and_the_writer_has_it_already() {
+    let dir = tempfile::tempdir().unwrap();
+    beside_the_store(dir.path(), |store| async move {
+        // Read at boot: a shard that has nothing yet is told at once.
+        let (first, version, _) = known(store.ask_parked(watch(0)).await);
+        assert_eq!((&*first, version), (&Control::default(), 1));
+        let watching = [store.ask_parked(watch(version)), store.ask_parked(watch(version))];
+        let (switched, version, changed) = known(store.ask(control(ControlAsk::SetEphemeral(false))).await);
+        assert_eq!((switched.ephemeral_enabled, version, changed), (false, 2, true));
+        for watching in watching {
+            assert_eq!(known(watching.await), (Arc::clone(&switched), 2, false));
+        }
+    });
+    // It is there after a restart.
+    beside_the_store(dir.path(), |store| async move {
+        let (kept, version, _) = known(store.ask_parked(watch(0)).await);
+        assert_eq!((kept.ephemeral_enabled, version), (false, 1));
+    });
+}
+
+#[test]
+fn a_write_that_changes_nothing_wakes_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    beside_the_store(dir.path(), |store| async move {
+        let watching = store.ask_parked(watch(1));
+        for ask in [ControlAsk::SetEphemeral(true), ControlAsk::RemoveGrant([7; 16]), ControlAsk::Load] {
+            assert_eq!(known(store.ask(control(ask)).await), (Arc::default(), 1, false));
+        }
+        let (granted, ..) = known(store.ask(control(ControlAsk::PutGrant([7; 16], GRANT))).await);
+        assert_eq!(granted.grants[&[7; 16]], GRANT);
+        assert_eq!(known(watching.await), (granted, 2, false));
+    });
+}
+
+#[test]
+fn writes_that_were_asked_at_once_are_done_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    beside_the_store(dir.path(), |store| async move {
+        let grant = |most| Grant { max_bytes: Some(most), ..GRANT };
+        let mut asked = Vec::new();
+        for most in 0..50 {
+            asked.push(store.ask(control(ControlAsk::PutGrant([7; 16], grant(most)))));
+            asked.push(store.ask(control(ControlAsk::Load)));
+        }
+        for (at, asked) in (0..).zip(asked) {
+            let (seen, version, changed) = known(asked.await);
+            let most = at / 2;
+            assert_eq!((seen.grants[&[7; 16]], version, changed), (grant(most), most + 2, at % 2 == 0));
+        }
+    });
+}
+
+#[test]
+fn a_watch_that_is_dropped_is_closed_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    beside_the_store(dir.path(), |store| async move {
+        let (dropped, stays) = (store.ask_parked(watch(1)), store.ask_parked(watch(1)));
+        assert_eq!(store.unanswered(), 2);
+        drop(dropped);
+        // In order behind the cancel on the same lane, and its answer behind that of the watch.
+        known(store.ask(control(ControlAsk::Load)).await);
+        assert_eq!(store.unanswered(), 1);
+        known(store.ask(control(ControlAsk::SetEphemeral(false))).await);
+        assert_eq!(known(stays.await).1, 2);
+        assert_eq!(store.unanswered(), 0);
+    });
 }

@@ -1,3 +1,6 @@
 //! Messages between roles that do not know each other: fabric is where they meet.
 
+pub mod control;
 pub mod store;
+
+pub use control::{Control, ControlAsk, Grant};

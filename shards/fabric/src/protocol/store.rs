@@ -1,7 +1,11 @@
-//! What data shards ask of the store role: durable requests, and the declarations of ephemeral queues.
+//! What data shards ask of the store role: durable requests, the declarations of ephemeral queues, and what operators
+//! have switched and granted.
+
+use std::sync::Arc;
 
 use queen_log::request::{Answer, Request};
 
+use super::control::{Control, ControlAsk};
 use crate::port::Protocol;
 
 /// The mesh between data shards and the store role.
@@ -39,6 +43,14 @@ pub enum StoreAsk {
     Declarations,
     /// Serve a durable request. Answered by [`StoreAnswer::Log`]; one that waits may be cancelled.
     Log(Box<Request>),
+    /// Change or read what operators have switched and granted. Answered by [`StoreAnswer::Control`].
+    Control(Box<ControlAsk>),
+    /// Tell me when what is known of it is not what I have `seen`: answered by [`StoreAnswer::Control`] as soon as the
+    /// version that the role knows is another one, which may be never, or when it is cancelled.
+    WatchControl {
+        /// The version of the asker; 0 when it has none.
+        seen: u64,
+    },
 }
 
 /// What the store answers, once it is durable.
@@ -58,6 +70,15 @@ pub enum StoreAnswer {
     Declarations(Vec<Declaration>),
     /// The answer to a durable request.
     Log(Box<Answer>),
+    /// What operators have switched and granted.
+    Control {
+        /// All of it.
+        control: Arc<Control>,
+        /// Raised by every change that the role comes to know; 0 while the store was never read.
+        version: u64,
+        /// Whether what was asked changed anything: for a grant that is taken away, whether there was one.
+        changed: bool,
+    },
     /// The store can't do it now. Nothing was changed, or, if it failed while committing, that is not known.
     Unavailable(Box<str>),
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Each takes the schema one version further. Never changed, only added to.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// The version that this broker writes.
 pub(super) const VERSION: usize = MIGRATIONS.len();

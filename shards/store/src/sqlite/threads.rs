@@ -14,10 +14,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use queen_fabric::protocol::ControlAsk;
 use queen_log::store::{Done, Load, Loaded, StoreFailure, Work};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-use super::{Sqlite, admin, clock::Clock, commit, create, declarations, load, read};
+use super::{Sqlite, admin, clock::Clock, commit, control, create, declarations, load, read};
 use crate::{
     StoreError,
     database::{Health, Job, JobDone, Outcome},
@@ -76,11 +77,12 @@ impl Threads {
     /// Hands a job to the thread that does its kind.
     pub(crate) fn start_job(&self, number: u64, job: Job) {
         let worker = match &job {
-            Job::Log(Work::Load(_)) | Job::Declarations => &self.loader,
+            Job::Log(Work::Load(_)) | Job::Declarations | Job::Control(ControlAsk::Load) => &self.loader,
             Job::Log(Work::Read(_)) => &self.reader,
-            Job::Log(Work::Commit(_) | Work::Create(_) | Work::Admin(_)) | Job::Declare(_) | Job::Remove(_) => {
-                &self.writer
-            }
+            Job::Log(Work::Commit(_) | Work::Create(_) | Work::Admin(_))
+            | Job::Declare(_)
+            | Job::Remove(_)
+            | Job::Control(_) => &self.writer,
         };
         let jobs = worker.jobs.as_ref().expect("only drop takes it");
         // A thread that is gone has panicked, and a panic ends the process.
@@ -133,6 +135,7 @@ fn look(connection: &Connection, jobs: &Receiver<(u64, Job)>, outcomes: &Outcome
                 read::read(connection, read, clock.now_us(), safe_us).map(|answer| log(Done::Read(answer)))
             }
             Job::Declarations => declarations::load(connection).map(JobDone::Declarations),
+            Job::Control(ask) => control::control(connection, ask),
             _ => unreachable!("the writer does the others"),
         };
         outcomes.deliver([(number, looked.map_err(|error| failure(&error)))]);
@@ -193,6 +196,7 @@ fn write_one(transaction: &mut Transaction<'_>, job: &Job, now_us: i64) -> rusql
         Job::Log(Work::Admin(admin)) => log(Done::Admin(admin::admin(&savepoint, admin, now_us)?)),
         Job::Declare(declaration) => declarations::declare(&savepoint, declaration, now_us)?,
         Job::Remove(key) => declarations::remove(&savepoint, key)?,
+        Job::Control(ask) => control::control(&savepoint, ask)?,
         Job::Log(Work::Load(_) | Work::Read(_)) | Job::Declarations => unreachable!("the looking threads do these"),
     };
     savepoint.commit()?;

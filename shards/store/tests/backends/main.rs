@@ -1,6 +1,9 @@
 //! What the log is promised, kept by both databases: one suite, run on each.
 
+#[path = "../beside/mod.rs"]
+mod beside;
 mod cluster;
+mod control;
 mod rig;
 mod server;
 mod suite;
@@ -60,6 +63,14 @@ on_both! {
         extending_reaches_every_live_lease_of_that_id_and_shortens_none,
         declarations_are_kept_replaced_and_forgotten,
         nothing_is_left_of_a_queue_that_was_deleted,
+    };
+    control::{
+        where_nobody_said_anything_everything_is_on_and_nothing_granted,
+        a_switch_stays_where_it_was_put,
+        grants_come_back_in_every_field_and_each_for_its_tenant,
+        a_grant_is_replaced_whole_and_taken_away_once,
+        a_limit_beyond_what_is_stored_is_the_most_that_is,
+        what_an_operator_wrote_by_hand_is_read,
     };
     retain::{
         what_is_old_is_gone_for_readers_at_once_and_removed_later,

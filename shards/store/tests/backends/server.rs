@@ -50,7 +50,7 @@ fn works_with(database: &TestDatabase, config: PostgresConfig, name: &'static st
     while database.sql(CONNECTIONS) != "0" {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let Opened { seed, declarations } = open(config);
+    let Opened { seed, declarations, .. } = open(config);
     assert!(declarations.is_some(), "{seed:?}");
     let beside = database.clone();
     rig::run(async move || {
@@ -338,7 +338,7 @@ fn it_speaks_over_tcp_and_sockets_encrypted_or_not_prepared_or_not() {
         of_url(&by_name, &trusting(SslMode::VerifyFull, &other_certificate(&database.dir))),
         of_url(&by_name, &trusting(SslMode::VerifyCa, &other_certificate(&database.dir))),
     ] {
-        let Opened { seed, declarations } = open(refused);
+        let Opened { seed, declarations, .. } = open(refused);
         assert!(declarations.is_none() && format!("{seed:?}").contains("certificate"), "{seed:?}");
     }
     let missing = of_url(url, &trusting(SslMode::VerifyCa, Path::new("/nonexistent")));
@@ -371,7 +371,7 @@ fn a_server_that_is_away_at_boot_is_found_when_it_comes() {
     let name = database.sql("SELECT current_database()");
     let maintenance = TestDatabase { url: database.url.replace(&name, "postgres"), ..database.clone() };
     maintenance.sql(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
-    let Opened { seed, declarations } = open(database.config());
+    let Opened { seed, declarations, .. } = open(database.config());
     assert_eq!(declarations, None);
     let beside = database.clone();
     rig::run(async move || {

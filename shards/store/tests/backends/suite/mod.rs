@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod commit;
+pub mod control;
 pub mod create;
 pub mod load;
 pub mod read;
