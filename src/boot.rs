@@ -8,7 +8,9 @@ use std::env;
 use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use queen_data::{Tls, TlsError};
 use queen_fabric::memory;
 
 use crate::checks::{self, CheckError};
@@ -47,6 +49,8 @@ pub struct Ready {
     pub open_files: u64,
     /// The data directory, held.
     pub data_dir: DataDir,
+    /// The certificate of the HTTP port, if it speaks TLS; SIGHUP reads it again.
+    pub tls: Option<Arc<Tls>>,
     /// Set by the first SIGTERM or SIGINT.
     pub stop: Stop,
 }
@@ -60,6 +64,9 @@ pub enum BootError {
     /// The data directory cannot be had.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Signal handlers cannot be had.
     #[error("signals cannot be handled: {0}")]
     Signals(#[source] io::Error),
@@ -70,7 +77,7 @@ impl BootError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::DataDir(_) => Exit::Configuration,
+            Self::DataDir(_) | Self::Tls(_) => Exit::Configuration,
             Self::Check(_) | Self::Signals(_) => Exit::Failure,
         }
     }
@@ -141,8 +148,22 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
     let open_files = checks::raise_open_files();
     checks::io_uring()?;
     let data_dir = DataDir::open(&settings.process.data_dir)?;
-    let stop = signals::install().map_err(BootError::Signals)?;
-    Ok(Ready { settings, open_files, data_dir, stop })
+    let tls = settings.listen.tls().map(|(certificate, key)| Tls::load(certificate, key)).transpose()?.map(Arc::new);
+    let hang_up = {
+        let tls = tls.clone();
+        move || read_again(tls.as_deref())
+    };
+    let stop = signals::install(hang_up).map_err(BootError::Signals)?;
+    Ok(Ready { settings, open_files, data_dir, tls, stop })
+}
+
+/// At SIGHUP: the certificate. Settings are read at boot alone.
+fn read_again(tls: Option<&Tls>) {
+    match tls.map(Tls::reload) {
+        None => tracing::info!("SIGHUP: there is nothing to read again; settings are read at boot"),
+        Some(Ok(())) => tracing::info!("SIGHUP: certificate and key were read again, for new connections"),
+        Some(Err(error)) => tracing::error!("SIGHUP: the certificate stays what it was: {error}"),
+    }
 }
 
 /// A panic anywhere ends the process: a shard that is gone would leave its queues unserved, and

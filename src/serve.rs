@@ -97,7 +97,7 @@ pub fn run(ready: Ready) -> Exit {
 }
 
 fn serve(ready: Ready) -> Result<(), ServeError> {
-    let Ready { settings, open_files, data_dir, stop } = ready;
+    let Ready { settings, open_files, data_dir, tls, stop } = ready;
     let available = Available::of_this_thread().map_err(ServeError::Available)?;
     let cores = &settings.cores;
     let roles = Roles::plan(&available, cores.data.as_ref(), cores.mesh, cores.store)?;
@@ -110,7 +110,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let boot_epoch = boot_epoch();
     let config = data_config(&settings, reserved.address(), max_connections);
     let lines = roles::lines(&roles, shards);
-    let node = Node::new(config, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    let node = Node::new(config, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
     let health = {
         let node = Arc::clone(&node);

@@ -46,6 +46,18 @@ pub struct Listen {
     pub bind_addr: IpAddr,
     /// `PORT`; 0 lets the kernel choose.
     pub port: u16,
+    /// `QUEEN_TLS_CERT`: set with the key or not at all.
+    pub tls_certificate: Option<String>,
+    /// `QUEEN_TLS_KEY`
+    pub tls_key: Option<String>,
+}
+
+impl Listen {
+    /// The files of certificate and key, if the port speaks TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
+        Some((self.tls_certificate.as_ref()?.into(), self.tls_key.as_ref()?.into()))
+    }
 }
 
 /// Limits of the HTTP edge.
@@ -197,7 +209,7 @@ impl Settings {
     /// that contradict each other.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Settings, Vec<SettingError>> {
         let mut settings = Settings {
-            listen: Listen { bind_addr: IpAddr::from([0, 0, 0, 0]), port: 0 },
+            listen: Listen { bind_addr: IpAddr::from([0, 0, 0, 0]), port: 0, tls_certificate: None, tls_key: None },
             http: Http::default(),
             cores: Cores::default(),
             process: Process::default(),
@@ -276,6 +288,15 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         "QUEEN_EPHEMERAL_RATE",
         ephemeral.rate,
     );
+    let half = match (&settings.listen.tls_certificate, &settings.listen.tls_key) {
+        (Some(set), None) => Some(("QUEEN_TLS_CERT", set, "QUEEN_TLS_KEY")),
+        (None, Some(set)) => Some(("QUEEN_TLS_KEY", set, "QUEEN_TLS_CERT")),
+        _ => None,
+    };
+    if let Some((name, value, other)) = half {
+        let right = format!("unset, or {other} set too: a port that speaks TLS needs both");
+        found.push(Contradiction { error: SettingError { name, value: value.clone(), right }, other });
+    }
     let storage = &settings.storage;
     if let (Some(url), Some(_)) = (&storage.url, &storage.host) {
         let right = "unset where PG_HOST is set: each of them names the PostgreSQL to use".to_owned();
@@ -391,6 +412,20 @@ mod tests {
             ["PG_PASSWORD=\"(not shown)\": must be unset, or PG_HOST set: nothing names the PostgreSQL that it is for"]
         );
         assert!(errors(&[("PG_SSLMODE", "maybe")])[0].contains("verify-ca"));
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key_and_a_key_its_certificate() {
+        let both = read(&[("QUEEN_TLS_CERT", "c.pem"), ("QUEEN_TLS_KEY", "k.pem")]).unwrap();
+        assert_eq!(both.listen.tls(), Some(("c.pem".into(), "k.pem".into())));
+        assert_eq!(
+            errors(&[("QUEEN_TLS_CERT", "c.pem")]),
+            ["QUEEN_TLS_CERT=\"c.pem\": must be unset, or QUEEN_TLS_KEY set too: a port that speaks TLS needs both"]
+        );
+        assert_eq!(
+            errors(&[("QUEEN_TLS_KEY", "k.pem")]),
+            ["QUEEN_TLS_KEY=\"k.pem\": must be unset, or QUEEN_TLS_CERT set too: a port that speaks TLS needs both"]
+        );
     }
 
     #[test]

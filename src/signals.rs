@@ -2,7 +2,7 @@
 //!
 //! The first SIGTERM or SIGINT sets the flag and wakes whoever awaits it; the second ends the
 //! process at once, from within the signal handler, so that it works however stuck the rest is.
-//! SIGHUP means nothing here and must not kill; SIGXFSZ would kill where a write error serves.
+//! SIGHUP has what can be read again read again; SIGXFSZ would kill where a write error serves.
 
 use std::future::Future;
 use std::io;
@@ -98,11 +98,12 @@ impl Drop for Stopped {
     }
 }
 
-/// Installs the handlers and returns the flag that they set. Once per process.
+/// Installs the handlers and returns the flag that they set. Once per process. `hang_up` is called at every SIGHUP, on
+/// the signals' own thread.
 ///
 /// # Errors
 /// The system's, when a handler or the thread cannot be had.
-pub fn install() -> io::Result<Stop> {
+pub fn install(hang_up: impl Fn() + Send + 'static) -> io::Result<Stop> {
     let stop = Stop::default();
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -121,7 +122,7 @@ pub fn install() -> io::Result<Stop> {
                     setter.set();
                 }
                 SIGXFSZ => tracing::error!("a file reached the size limit (ulimit -f)"),
-                _ => tracing::info!("SIGHUP is ignored: settings are read at boot"),
+                _ => hang_up(),
             }
         }
     })?;

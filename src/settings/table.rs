@@ -105,6 +105,22 @@ pub(super) const TABLE: &[Setting] = &[
         meaning: "The address it listens on.",
         kind: Kind::Address(field!(listen.bind_addr)),
     },
+    Setting {
+        name: "QUEEN_TLS_CERT",
+        aliases: &[],
+        unset: Unset::Derived("none: plain HTTP"),
+        unit: "",
+        meaning: "A file with the port's certificate and those above it, PEM: with it and the key the port speaks TLS and nothing else. SIGHUP reads both again.",
+        kind: Kind::Text(field!(listen.tls_certificate)),
+    },
+    Setting {
+        name: "QUEEN_TLS_KEY",
+        aliases: &[],
+        unset: Unset::Derived("none: plain HTTP"),
+        unit: "",
+        meaning: "A file with the private key of that certificate, PEM.",
+        kind: Kind::Text(field!(listen.tls_key)),
+    },
     integer!(
         "QUEEN_MAX_BODY_BYTES",
         "67108864",

@@ -13,6 +13,8 @@ pub enum Code {
     BadRequest,
     /// A field of an ephemeral request is missing or out of range.
     EphemeralBadRequest,
+    /// Plain HTTP on a port that speaks TLS.
+    TlsRequired,
     /// `x-queen-tenant` is not a UUID.
     BadTenant,
     /// A queue's name is one of those that are kept for inboxes.
@@ -55,6 +57,7 @@ pub enum Code {
 const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::BadRequest, 400, "bad_request", None),
     (Code::EphemeralBadRequest, 400, "ephemeral_bad_request", None),
+    (Code::TlsRequired, 400, "tls_required", None),
     (Code::BadTenant, 400, "bad_tenant", None),
     (Code::ReservedName, 403, "reserved_name", None),
     (Code::NoSuchRoute, 404, "no_such_route", None),

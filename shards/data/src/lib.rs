@@ -31,6 +31,7 @@ mod routes;
 mod shard;
 mod store;
 mod timers;
+mod tls;
 mod waiters;
 
 pub use config::DataConfig;
@@ -38,3 +39,4 @@ pub use error::{ApiError, Code};
 pub use node::{Node, RoleLine};
 pub use protocol::DataProtocol;
 pub use shard::{ShardSeed, run};
+pub use tls::{Tls, TlsError};

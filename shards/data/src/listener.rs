@@ -6,7 +6,11 @@ use queen_fabric::rt::{self, TcpListener, TcpStream};
 use queen_wire::response::{self, Head};
 use rustix::net::SendFlags;
 
-use crate::{connection, error::Code, shard::Shard};
+use crate::{
+    connection::{self, Stream},
+    error::Code,
+    shard::Shard,
+};
 
 /// The pause after an accept that failed for want of descriptors or memory, doubled up to the second figure.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
@@ -35,8 +39,21 @@ pub(crate) async fn run(shard: Rc<Shard>, listener: TcpListener) {
 fn welcome(shard: &Rc<Shard>, stream: TcpStream) {
     let Some(seat) = Seat::take(shard) else {
         shard.metrics.connection_refused();
-        turn_away(stream);
+        // In TLS nothing can be said before a handshake, and that is work.
+        if shard.node.tls.is_none() {
+            turn_away(stream);
+        }
         return;
+    };
+    let stream = match &shard.node.tls {
+        None => Stream::Plain(stream),
+        Some(tls) => match tls.accept() {
+            Ok(session) => Stream::tls(stream, session),
+            Err(error) => {
+                tracing::error!(%error, "a TLS connection cannot be served");
+                return;
+            }
+        },
     };
     shard.metrics.connection_accepted();
     let shard = Rc::clone(shard);

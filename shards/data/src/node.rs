@@ -13,7 +13,7 @@ use std::{
 
 use queen_fabric::budget::Pool;
 
-use crate::{config::DataConfig, rate::Rates};
+use crate::{config::DataConfig, rate::Rates, tls::Tls};
 
 /// One shard as `/status` and the boot log show it.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct RoleLine {
 pub struct Node {
     /// The settings.
     pub config: DataConfig,
+    /// The certificate of the HTTP port, if it speaks TLS.
+    pub tls: Option<Arc<Tls>>,
     /// Roles and cores, as planned at boot; the data shards first, in the order of their ids.
     pub roles: Vec<RoleLine>,
     /// The broker's version.
@@ -55,6 +57,7 @@ impl Node {
     /// A node of `data_shards` shards that has not started to serve.
     pub fn new(
         config: DataConfig,
+        tls: Option<Arc<Tls>>,
         roles: Vec<RoleLine>,
         version: &'static str,
         boot_epoch: u64,
@@ -68,6 +71,7 @@ impl Node {
             buffered: Pool::new(config.max_buffered_bytes),
             rates: Rates::new(config.ephemeral_rate, config.ephemeral_burst),
             config,
+            tls,
             roles,
             version,
             boot_epoch,

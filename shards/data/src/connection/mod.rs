@@ -7,25 +7,25 @@
 mod exchange;
 mod later;
 mod out;
+mod stream;
 
 use std::{
     future::poll_fn,
-    net::Shutdown,
     rc::Rc,
     task::{Context, Poll, ready},
     time::Instant,
 };
 
 use queen_ephemeral::Millis;
-use queen_fabric::rt::{self, TcpStream};
+use queen_fabric::rt;
 use queen_wire::http::{CONTINUE, Decoded, Decoder, HttpError, Phase};
-use rustix::{io::Errno, net::RecvFlags};
 
 use self::out::Handed;
 pub(crate) use self::{
     exchange::{Exchange, Part},
     later::{Later, Operation, Outcome, ParkedPermit, Waiting, Waits},
     out::{Buffers, Frame, Out},
+    stream::Stream,
 };
 use crate::{dispatch::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
 
@@ -45,7 +45,7 @@ const BUFFER_STEP_BYTES: usize = 64 * 1024;
 const BODY_BYTES_PER_MS: u64 = 1;
 
 /// Serves a connection until one side ends it.
-pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream) {
+pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
     let mut connection = Connection::new(&shard, stream);
     loop {
         match poll_fn(|cx| connection.poll_serve(cx)).await {
@@ -55,8 +55,8 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream) {
                 }
             }
             Turn::Close => {
-                // A response that says «close» is out; what the client may still send is of no interest.
-                let _ = connection.stream.shutdown(Shutdown::Write);
+                // A response that says «close» is out.
+                connection.stream.finish();
                 return;
             }
             Turn::Gone => return,
@@ -94,7 +94,7 @@ enum Next {
 
 struct Connection {
     shard: Rc<Shard>,
-    stream: TcpStream,
+    stream: Stream,
     decoder: Decoder,
     /// Bytes read and not yet served.
     input: Vec<u8>,
@@ -125,7 +125,7 @@ struct Connection {
 enum Activity {
     /// Between requests.
     Idle,
-    /// In the middle of one that is coming in.
+    /// In the middle of one that is coming in, or of the handshake before the first.
     Request,
     /// The socket does not take a response.
     Write,
@@ -134,7 +134,7 @@ enum Activity {
 }
 
 impl Connection {
-    fn new(shard: &Rc<Shard>, stream: TcpStream) -> Self {
+    fn new(shard: &Rc<Shard>, stream: Stream) -> Self {
         let (slot_key, slot) = shard.timers.add_slot();
         Self {
             stream,
@@ -176,7 +176,8 @@ impl Connection {
                 match self.poll_read(cx) {
                     Poll::Ready(served) => served,
                     Poll::Pending => {
-                        let idle = self.decoder.phase() == Phase::Idle && self.input.is_empty();
+                        let between = self.decoder.phase() == Phase::Idle && self.input.is_empty();
+                        let idle = between && !self.stream.is_handshaking();
                         if idle && self.shard.node.is_stopping() {
                             return Poll::Ready(Turn::Close);
                         }
@@ -217,7 +218,7 @@ impl Connection {
             self.slot.arm(due_ms, cx);
             return Poll::Pending;
         }
-        if activity == Activity::Request {
+        if activity == Activity::Request && !self.stream.is_handshaking() {
             let shard = Rc::clone(&self.shard);
             let mut out = shard.out.borrow_mut();
             out.fail(&HttpError::Timeout);
@@ -540,14 +541,10 @@ impl Connection {
         let shard = Rc::clone(&self.shard);
         let mut scratch = shard.scratch.borrow_mut();
         while !self.eof {
-            // What the kernel has seen and nobody has heard of yet counts too.
-            if !self.stream.may_read_now() {
-                return true;
-            }
-            match rustix::net::recv(&self.stream, &mut scratch[..READ_AHEAD_BYTES], RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN) => return true,
+            match self.stream.read_now(&mut scratch[..READ_AHEAD_BYTES]) {
+                Ok(None) => return true,
                 Err(_) => return false,
-                Ok((n, _)) => {
+                Ok(Some(n)) => {
                     if self.read_ahead(&scratch[..n]).is_err() {
                         return false;
                     }
