@@ -40,6 +40,7 @@ mod partition;
 mod payload;
 mod queue;
 mod slab;
+mod tenants;
 mod types;
 mod waiters;
 mod wheel;
@@ -53,7 +54,7 @@ pub use inbox::InboxId;
 pub use types::{
     AckOutcome, AckStatus, ConfigureError, Deleted, Depth, Drops, EngineConfig, GroupDepth, InboxAddress, InboxInUse,
     Limits, ParkId, PartitionDepth, Policy, Pop, PopError, Popped, PushError, QUEUE_MODE, QueueOptions, QueueRow,
-    Stats, TenantId, WaiterId, Window,
+    Stats, TenantId, TenantLimit, TenantUsage, WaiterId, Window,
 };
 
 /// Milliseconds since boot on a clock that never goes back: the caller's.

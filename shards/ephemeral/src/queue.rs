@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use crate::Millis;
 use crate::payload::Chunks;
 use crate::slab::NONE;
-use crate::types::{Drops, Limits, QUEUE_MODE, TenantId};
+use crate::types::{Drops, Limits, QUEUE_MODE};
 
 pub(crate) use crate::partition::{List, Partition, Slot};
 
@@ -20,8 +20,8 @@ const NOT_IDLE: Millis = Millis::MAX;
 
 pub(crate) struct Queue {
     name: Box<str>,
-    /// None is the default tenant.
-    tenant: Option<Box<TenantId>>,
+    /// Its tenant's record: [`NONE`] is the default tenant, which has none.
+    pub(crate) tenant: u32,
     pub(crate) contents: Option<Box<Contents>>,
     /// The options in force, if the queue is declared.
     pub(crate) declared: Option<Box<Limits>>,
@@ -33,8 +33,21 @@ pub(crate) struct Queue {
     pub(crate) group_timer: u32,
     /// Since when it has been idle, or [`NOT_IDLE`], and then the links mean nothing.
     idle_since_ms: Millis,
-    pub(crate) idle_prev: u32,
-    pub(crate) idle_next: u32,
+    /// Among all idle queues.
+    pub(crate) idle: Links,
+    /// Among its tenant's.
+    pub(crate) idle_of_tenant: Links,
+}
+
+/// The neighbours in a list of queues.
+#[derive(Copy, Clone)]
+pub(crate) struct Links {
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+impl Links {
+    const NOWHERE: Self = Self { prev: NONE, next: NONE };
 }
 
 /// A consumer group: one cursor over all partitions, kept per partition.
@@ -74,10 +87,10 @@ impl Group {
 }
 
 impl Queue {
-    pub(crate) fn new(tenant: TenantId, name: &str) -> Self {
+    pub(crate) fn new(tenant: u32, name: &str) -> Self {
         Self {
             name: name.into(),
-            tenant: (tenant != TenantId::DEFAULT).then(|| Box::new(tenant)),
+            tenant,
             contents: None,
             declared: None,
             drops: None,
@@ -86,8 +99,8 @@ impl Queue {
             parked: 0,
             group_timer: NONE,
             idle_since_ms: NOT_IDLE,
-            idle_prev: NONE,
-            idle_next: NONE,
+            idle: Links::NOWHERE,
+            idle_of_tenant: Links::NOWHERE,
         }
     }
 
@@ -103,10 +116,6 @@ impl Queue {
     /// Marks it idle since a time, or not idle.
     pub(crate) fn set_idle_since(&mut self, since_ms: Option<Millis>) {
         self.idle_since_ms = since_ms.unwrap_or(NOT_IDLE);
-    }
-
-    pub(crate) fn tenant(&self) -> TenantId {
-        self.tenant.as_deref().copied().unwrap_or(TenantId::DEFAULT)
     }
 
     pub(crate) fn drops(&self) -> Drops {

@@ -45,6 +45,24 @@ impl fmt::Display for TenantId {
     }
 }
 
+/// What a tenant may hold in one engine. What is not limited is `u64::MAX`.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct TenantLimit {
+    /// Payload bytes of messages that count towards bounds.
+    pub bytes: u64,
+    /// Queues, declared or not.
+    pub queues: u64,
+}
+
+/// What a tenant holds in one engine, counted as its limit is.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct TenantUsage {
+    /// Payload bytes of messages that count towards bounds, as in [`Stats::payload_bytes`].
+    pub bytes: u64,
+    /// Queues, declared or not.
+    pub queues: u64,
+}
+
 /// What an engine is made with: defaults for queues, which are their ceilings too, and limits.
 #[derive(Copy, Clone, Debug)]
 pub struct EngineConfig {
@@ -264,6 +282,12 @@ pub enum PushError {
     /// One message alone is larger than the queue may be: split it.
     #[error("a message is larger than the queue's maxBytes")]
     MessageTooLarge,
+    /// The tenant would hold more payload bytes than it may: push again when its consumers have caught up.
+    #[error("the tenant's ephemeral queues hold as much as they may")]
+    TenantBytes,
+    /// The push would create a queue too many for the tenant.
+    #[error("the tenant has as many ephemeral queues as it may")]
+    TenantQueues,
     /// The shard's share of the node's memory is used up: raise it or push later.
     #[error("the node's memory for ephemeral queues is used up")]
     NodeMemory,
@@ -278,6 +302,9 @@ pub enum PushError {
 /// Why a pop changed nothing.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum PopError {
+    /// The pop would create a queue too many for the tenant.
+    #[error("the tenant has as many ephemeral queues as it may")]
+    TenantQueues,
     /// The pop would create a queue too many.
     #[error("the node holds as many queues as it may")]
     QueueLimit,
@@ -292,6 +319,9 @@ pub enum PopError {
 /// Why a declaration changed nothing.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum ConfigureError {
+    /// The declaration would create a queue too many for the tenant.
+    #[error("the tenant has as many ephemeral queues as it may")]
+    TenantQueues,
     /// The declaration would create a queue too many.
     #[error("the node holds as many queues as it may")]
     QueueLimit,

@@ -54,7 +54,10 @@ fn messages_and_empty_queues_cost_what_is_allowed() {
         assert!(each <= MESSAGE_MOST_BYTES as f64, "{each} bytes a message");
     }
 
-    for queues in [100_000_usize, 131_072, 917_505] {
+    let another = TenantId([7; 16]);
+    for (queues, tenant) in
+        [(100_000_usize, TenantId::DEFAULT), (131_072, another), (917_505, TenantId::DEFAULT), (917_505, another)]
+    {
         let names: Vec<String> = (0..queues).map(|n| format!("rpc-inbox-{n:038}")).collect();
         assert_eq!(names[0].len(), 48);
         let mut engine = engine();
@@ -62,8 +65,9 @@ fn messages_and_empty_queues_cost_what_is_allowed() {
         let before = ALLOCATOR.current_usage();
         for name in &names {
             let payloads = [&b"reply"[..]].into_iter();
-            engine.push(0, TenantId::DEFAULT, name, "Default", payloads, &mut sink).expect("no limit is near");
-            assert_eq!(engine.pop(0, &pop(name, 1), WaiterId(1), &mut sink), Ok(Popped::Delivered));
+            engine.push(0, tenant, name, "Default", payloads, &mut sink).expect("no limit is near");
+            let pop = Pop { tenant, ..pop(name, 1) };
+            assert_eq!(engine.pop(0, &pop, WaiterId(1), &mut sink), Ok(Popped::Delivered));
             engine.settle(sink.0.take().expect("messages come with a claim"));
         }
         let each = (ALLOCATOR.current_usage() - before) as f64 / queues as f64;

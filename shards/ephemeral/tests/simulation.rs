@@ -20,7 +20,7 @@ fn the_engine_answers_as_the_model_does() {
         Some(seed) => seed..seed + 1,
         None => 0..setting("QUEEN_SIM_OPS").unwrap_or(OPERATIONS).div_ceil(OPERATIONS_PER_SEED),
     };
-    let mut happened = [0; 7];
+    let mut happened = [0; 9];
     for seed in seeds.clone() {
         let mut world = sim::world::World::new(seed);
         for _ in 0..OPERATIONS_PER_SEED {
@@ -28,13 +28,26 @@ fn the_engine_answers_as_the_model_does() {
         }
         let stats = world.stats();
         let drops = stats.dropped;
-        let counts =
-            [stats.pushed, stats.popped, stats.acked, drops.bounds, drops.ttl, drops.retry, stats.late_replies];
+        let [bytes, queues] = world.refused();
+        let counts = [
+            stats.pushed,
+            stats.popped,
+            stats.acked,
+            drops.bounds,
+            drops.ttl,
+            drops.retry,
+            stats.late_replies,
+            bytes,
+            queues,
+        ];
         for (sum, count) in happened.iter_mut().zip(counts) {
             *sum += count;
         }
     }
-    println!("pushed, popped, acked, dropped for bounds, ttl, retry, late replies: {happened:?}");
+    println!(
+        "pushed, popped, acked, dropped for bounds, ttl, retry, late replies, refused for a tenant's bytes, queues: \
+         {happened:?}"
+    );
     // A generator that stops to reach a rule would make this test say nothing about it.
     if seeds.end - seeds.start > 100 {
         assert!(happened.iter().all(|&count| count > seeds.end - seeds.start));

@@ -26,8 +26,13 @@ impl Engine {
     ) -> Result<(), ConfigureError> {
         self.note_time(now_ms);
         let found = self.find(tenant, queue);
-        if found.is_none() && !self.make_room(0, 1, None) {
-            return Err(ConfigureError::QueueLimit);
+        if found.is_none() {
+            if !self.make_tenant_room(tenant) {
+                return Err(ConfigureError::TenantQueues);
+            }
+            if !self.make_room(0, 1, None) {
+                return Err(ConfigureError::QueueLimit);
+            }
         }
         let queue = found.unwrap_or_else(|| self.create_queue(tenant, queue));
         let limits = Limits::in_force(&self.config, &options);
@@ -39,13 +44,7 @@ impl Engine {
             record.group_timer = NONE;
         }
         if limits.policy == Policy::DropOldest {
-            loop {
-                let (depth, bytes) = self.queues[queue].load();
-                if depth <= limits.max_length && bytes <= limits.max_bytes {
-                    break;
-                }
-                self.drop_oldest(queue);
-            }
+            self.trim(queue, None, 0, 0);
         }
         self.arm_anew(queue);
         if self.queues[queue].parked > 0 {
@@ -130,6 +129,7 @@ impl Engine {
         let (dropped, bytes) = self.queues[queue].load();
         self.totals.messages -= dropped;
         self.totals.payload_bytes -= bytes;
+        self.tenants.remove_bytes(self.queues[queue].tenant, bytes);
         for place in self.places(queue) {
             let contents = self.queues[queue].contents_mut();
             (contents.depth, contents.bytes) = (0, 0);

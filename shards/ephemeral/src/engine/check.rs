@@ -1,6 +1,9 @@
 //! The invariants of the engine, for tests: every counter is computed again from what is there.
 
 use super::Engine;
+use crate::queue::{Links, List, Queue};
+use crate::slab::NONE;
+use crate::types::{TenantId, TenantUsage};
 
 impl Engine {
     /// Panics if a counter, an order or an index does not match what is there, or if a pop is
@@ -11,7 +14,11 @@ impl Engine {
         let (mut partitions, mut groups, mut parked, mut leased, mut declared, mut idle) = (0, 0, 0, 0, 0, 0);
         for index in 0..self.queues.slots() {
             let Some(queue) = self.queues.get(index) else { continue };
-            assert_eq!(self.find(queue.tenant(), queue.name()), Some(index), "the index finds the queue");
+            assert_eq!(
+                self.find(self.tenants.id(queue.tenant), queue.name()),
+                Some(index),
+                "the index finds the queue"
+            );
             assert_eq!(queue.group_count as usize, queue.group_slots().count());
             assert_eq!(queue.idle_since_ms().is_some(), self.may_idle(index), "idle queues are listed");
             groups += u64::from(queue.group_count);
@@ -71,14 +78,14 @@ impl Engine {
                     for cursor in &partition.cursors {
                         assert!(queue.groups[usize::from(cursor.group)].is_some(), "cursors go with their group");
                         leased += u64::from(cursor.leased);
-                        assert!(cursor.leased == 0 || cursor.lease_timer != crate::slab::NONE, "leases run out");
+                        assert!(cursor.leased == 0 || cursor.lease_timer != NONE, "leases run out");
                         for &sequence in cursor.returned.keys() {
                             let at = partition.find(sequence).expect("a returned message is alive");
                             assert!(partition.ring[at].is_counted(queue.group_count));
                         }
                     }
                     if self.limits(index).ttl_ms.is_some() {
-                        assert!(depth == 0 || partition.ttl_timer != crate::slab::NONE, "messages age");
+                        assert!(depth == 0 || partition.ttl_timer != NONE, "messages age");
                     }
                 }
                 assert_eq!(contents.chunks.alive_bytes(), alive_bytes);
@@ -104,17 +111,42 @@ impl Engine {
         assert_eq!((stats.partitions, stats.groups, stats.declared), (partitions, groups, declared));
         assert_eq!((stats.parked, stats.leases), (parked, leased));
         assert_eq!(u64::from(self.wait_timers.len()), parked + stats.inboxes, "every wait has a timeout");
-        let mut at = self.idle.head;
-        let mut since_ms = 0;
-        while at != crate::slab::NONE {
+        assert_eq!(self.check_idle(self.idle, |queue| queue.idle), idle);
+        self.check_tenants();
+    }
+
+    /// Walks a list of idle queues. Returns how many it has.
+    fn check_idle(&self, list: List, links: impl Fn(&Queue) -> Links) -> u64 {
+        let (mut at, mut last) = (list.head, NONE);
+        let (mut since_ms, mut count) = (0, 0);
+        while at != NONE {
             let queue = &self.queues[at];
             let idle_ms = queue.idle_since_ms().expect("a listed queue is idle");
             assert!(idle_ms >= since_ms, "longest idle first");
+            assert_eq!(links(queue).prev, last);
             since_ms = idle_ms;
-            idle -= 1;
-            at = queue.idle_next;
+            count += 1;
+            (last, at) = (at, links(queue).next);
         }
-        assert_eq!(idle, 0);
+        assert_eq!(list.tail, last);
+        count
+    }
+
+    fn check_tenants(&self) {
+        let queues = || (0..self.queues.slots()).filter_map(|index| self.queues.get(index));
+        let mut owned = queues().filter(|queue| queue.tenant == NONE).count() as u64;
+        for (id, record) in self.tenants.iter() {
+            assert_ne!(id, TenantId::DEFAULT);
+            assert!(record.usage.queues > 0 || record.limit.is_some(), "a tenant without anything is forgotten");
+            let tenant = self.tenants.find(id).expect("the index finds the tenant");
+            let own = || queues().filter(|queue| queue.tenant == tenant);
+            let bytes = own().map(|queue| queue.load().1).sum();
+            assert_eq!(record.usage, TenantUsage { bytes, queues: own().count() as u64 }, "what {id} holds");
+            let idle = own().filter(|queue| queue.idle_since_ms().is_some()).count() as u64;
+            assert_eq!(self.check_idle(record.idle, |queue| queue.idle_of_tenant), idle);
+            owned += record.usage.queues;
+        }
+        assert_eq!(owned, self.queues(), "every queue has an owner");
     }
 
     fn check_nobody_waits_in_vain(&self, queue: u32) {

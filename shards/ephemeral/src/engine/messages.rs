@@ -31,6 +31,7 @@ impl Engine {
 
     /// The message is no longer for anybody to consume.
     fn count_out(&mut self, queue: u32, place: u32, len: u64) {
+        self.tenants.remove_bytes(self.queues[queue].tenant, len);
         let contents = self.queues[queue].contents_mut();
         contents.depth -= 1;
         contents.bytes -= len;
@@ -53,6 +54,7 @@ impl Engine {
         partition.revive(sequence);
         contents.depth += 1;
         contents.bytes += len;
+        self.tenants.add_bytes(self.queues[queue].tenant, len);
         self.totals.messages += 1;
         self.totals.payload_bytes += len;
     }
@@ -125,22 +127,28 @@ impl Engine {
         true
     }
 
-    /// Drops the oldest counted message of the queue, which has one.
-    pub(super) fn drop_oldest(&mut self, queue: u32) {
+    /// Makes the queue's order by age, if it has none.
+    pub(super) fn keep_ages(&mut self, queue: u32) {
         let record = &mut self.queues[queue];
         let groups = record.group_count;
         let contents = record.contents_mut();
-        if contents.by_age.is_none() {
-            let places: Vec<u32> = contents.places().collect();
-            let mut by_age = BTreeSet::new();
-            for place in places {
-                let partition = contents.partition_mut(place);
-                partition.age_key = partition.oldest(groups).map(|at| partition.ring[at].sequence);
-                by_age.extend(partition.age_key.map(|key| (key, place)));
-            }
-            contents.by_age = Some(by_age);
+        if contents.by_age.is_some() {
+            return;
         }
-        let by_age = contents.by_age.as_ref().expect("it was just made");
+        let places: Vec<u32> = contents.places().collect();
+        let mut by_age = BTreeSet::new();
+        for place in places {
+            let partition = contents.partition_mut(place);
+            partition.age_key = partition.oldest(groups).map(|at| partition.ring[at].sequence);
+            by_age.extend(partition.age_key.map(|key| (key, place)));
+        }
+        contents.by_age = Some(by_age);
+    }
+
+    /// Drops the oldest counted message of the queue, which has one.
+    pub(super) fn drop_oldest(&mut self, queue: u32) {
+        self.keep_ages(queue);
+        let by_age = self.queues[queue].contents().by_age.as_ref().expect("it was just made");
         let &(_, place) = by_age.first().expect("a queue over its bounds has a message");
         let dropped = self.drop_oldest_of(queue, place, Cause::Bounds);
         debug_assert!(dropped, "the order by age names a message");

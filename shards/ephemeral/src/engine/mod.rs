@@ -1,22 +1,26 @@
 //! The engine: every queue of one shard, and the records that span queues.
 //!
-//! A file per kind of call: [`push`], [`pop`] (with the serving of parked pops), [`claims`]
-//! (settle, give back, ack), [`inboxes`] (one-time inboxes of requests), [`admin`] (configure, reset, delete), [`time`] (what happens by
-//! itself), [`read`] (depth, listing, statistics). This file makes and unmakes the records they
-//! share and keeps the totals right.
+//! A file per kind of call: [`push`] (with [`trim`]), [`pop`] (with the serving of parked pops),
+//! [`claims`] (settle, give back, ack), [`inboxes`] (one-time inboxes of requests), [`admin`]
+//! (configure, reset, delete), [`tenants`] (what each may hold), [`time`] (what happens by itself),
+//! [`read`] (depth, listing, statistics). This file makes and unmakes the records they share and
+//! keeps the totals right; [`idle`] keeps the lists of idle queues.
 
 mod admin;
 #[cfg(any(test, feature = "invariants"))]
 mod check;
 mod claims;
 mod groups;
+mod idle;
 mod inboxes;
 mod messages;
 mod pop;
 mod push;
 mod read;
 mod serve;
+mod tenants;
 mod time;
+mod trim;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,7 @@ use crate::leases::Leases;
 use crate::partition::{List, Partition};
 use crate::queue::{Contents, Queue};
 use crate::slab::{NONE, Slab};
+use crate::tenants::Tenants;
 use crate::types::{Drops, EngineConfig, Limits, TenantId};
 use crate::waiters::Waiters;
 use crate::wheel::Wheel;
@@ -83,6 +88,7 @@ pub struct Engine {
     hasher: DefaultHashBuilder,
     names: HashTable<u32>,
     queues: Slab<Queue>,
+    tenants: Tenants,
     leases: Leases,
     waiters: Waiters,
     inboxes: Inboxes,
@@ -127,6 +133,7 @@ impl Engine {
             implicit: Limits::implicit(&config),
             names: HashTable::new(),
             queues: Slab::new(),
+            tenants: Tenants::new(hasher.clone()),
             leases: Leases::new(hasher.clone()),
             hasher,
             waiters: Waiters::new(),
@@ -194,7 +201,7 @@ impl Engine {
         let hash = self.queue_hash(tenant, name);
         let same = |&index: &u32| {
             let queue = &self.queues[index];
-            queue.name() == name && queue.tenant() == tenant
+            queue.name() == name && self.tenants.id(queue.tenant) == tenant
         };
         self.names.find(hash, same).copied()
     }
@@ -206,9 +213,9 @@ impl Engine {
     // Queues.
 
     fn create_queue(&mut self, tenant: TenantId, name: &str) -> u32 {
-        let index = self.queues.insert(Queue::new(tenant, name));
-        let (queues, hasher) = (&self.queues, &self.hasher);
-        let hash = |index: &u32| hasher.hash_one((queues[*index].tenant().0, queues[*index].name()));
+        let index = self.queues.insert(Queue::new(self.tenants.add_queue(tenant), name));
+        let (queues, tenants, hasher) = (&self.queues, &self.tenants, &self.hasher);
+        let hash = |index: &u32| hash_of(hasher, tenants, &queues[*index]);
         self.names.insert_unique(hash(&index), index, hash);
         self.memory += QUEUE_BYTES;
         index
@@ -219,9 +226,10 @@ impl Engine {
         self.leave_idle(queue);
         let record = &self.queues[queue];
         debug_assert!(record.contents.is_none() && record.parked == 0, "a queue in use");
-        let hash = self.queue_hash(record.tenant(), record.name());
+        let hash = hash_of(&self.hasher, &self.tenants, record);
         self.names.find_entry(hash, |&other| other == queue).expect("an indexed queue").remove();
         let record = self.queues.remove(queue);
+        self.tenants.remove_queue(record.tenant);
         if record.group_timer != NONE {
             self.state_timers.cancel(record.group_timer);
         }
@@ -231,83 +239,9 @@ impl Engine {
         self.memory -= QUEUE_BYTES + groups * GROUP_BYTES;
         // A burst of queues must not leave its index behind.
         if self.names.capacity() > 1024 && self.names.len() < self.names.capacity() / 8 {
-            let (queues, hasher) = (&self.queues, &self.hasher);
+            let (queues, tenants, hasher) = (&self.queues, &self.tenants, &self.hasher);
             let to = self.names.len() * 2;
-            self.names.shrink_to(to, |index| hasher.hash_one((queues[*index].tenant().0, queues[*index].name())));
-        }
-    }
-
-    // Idle queues.
-
-    fn may_idle(&self, queue: u32) -> bool {
-        let queue = &self.queues[queue];
-        queue.declared.is_none() && queue.contents.is_none() && queue.parked == 0
-    }
-
-    /// Somebody pushed to the queue or popped it: its idle time starts again.
-    fn note_use(&mut self, queue: u32) {
-        self.leave_idle(queue);
-        self.note_change(queue);
-    }
-
-    /// Something changed in the queue: it may have become idle, or have stopped to be.
-    fn note_change(&mut self, queue: u32) {
-        let may_idle = self.may_idle(queue);
-        if may_idle == self.queues[queue].idle_since_ms().is_some() {
-            return;
-        }
-        if !may_idle {
-            self.leave_idle(queue);
-            return;
-        }
-        let last = std::mem::replace(&mut self.idle.tail, queue);
-        if last == NONE {
-            self.idle.head = queue;
-        } else {
-            self.queues[last].idle_next = queue;
-        }
-        let record = &mut self.queues[queue];
-        record.set_idle_since(Some(self.now_ms));
-        (record.idle_prev, record.idle_next) = (last, NONE);
-    }
-
-    fn leave_idle(&mut self, queue: u32) {
-        let record = &mut self.queues[queue];
-        if record.idle_since_ms().is_none() {
-            return;
-        }
-        record.set_idle_since(None);
-        let (prev, next) = (record.idle_prev, record.idle_next);
-        if prev == NONE {
-            self.idle.head = next;
-        } else {
-            self.queues[prev].idle_next = next;
-        }
-        if next == NONE {
-            self.idle.tail = prev;
-        } else {
-            self.queues[next].idle_prev = prev;
-        }
-    }
-
-    /// Collects idle queues, longest idle first, until so much memory and a place for so many
-    /// queues are free. Spares `keep`. Returns whether it succeeded.
-    fn make_room(&mut self, bytes: u64, queues: u64, keep: Option<u32>) -> bool {
-        let mut at = self.idle.head;
-        loop {
-            let memory_fits = bytes == 0 || self.memory.saturating_add(bytes) <= self.memory_limit;
-            let queues_fit = queues == 0 || self.queues().saturating_add(queues) <= self.queue_limit;
-            if memory_fits && queues_fit {
-                return true;
-            }
-            if at == NONE {
-                return false;
-            }
-            let next = self.queues[at].idle_next;
-            if Some(at) != keep {
-                self.remove_queue(at);
-            }
-            at = next;
+            self.names.shrink_to(to, |index| hash_of(hasher, tenants, &queues[*index]));
         }
     }
 
@@ -371,4 +305,9 @@ impl Engine {
         self.totals.partitions -= 1;
         self.memory -= PARTITION_BYTES;
     }
+}
+
+/// As [`Engine::queue_hash`], of a queue that is there.
+fn hash_of(hasher: &DefaultHashBuilder, tenants: &Tenants, queue: &Queue) -> u64 {
+    hasher.hash_one((tenants.id(queue.tenant).0, queue.name()))
 }

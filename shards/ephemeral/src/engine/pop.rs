@@ -79,8 +79,13 @@ impl Engine {
                 return Err(PopError::PartitionLimit);
             }
         }
-        if queue.is_none() && !self.make_room(0, 1, None) {
-            return Err(PopError::QueueLimit);
+        if queue.is_none() {
+            if !self.make_tenant_room(request.tenant) {
+                return Err(PopError::TenantQueues);
+            }
+            if !self.make_room(0, 1, None) {
+                return Err(PopError::QueueLimit);
+            }
         }
         Ok(())
     }
@@ -206,6 +211,7 @@ impl Engine {
         *bytes -= gone_bytes;
         contents.depth -= gone;
         contents.bytes -= gone_bytes;
+        self.tenants.remove_bytes(self.queues[queue].tenant, gone_bytes);
         self.totals.messages -= gone;
         self.totals.payload_bytes -= gone_bytes;
         handed.runs.push(Run { first, last, partition: place, attempts: 1 });

@@ -63,7 +63,7 @@ impl Engine {
         }
         let found = self.find(tenant, queue);
         let place = found.and_then(|queue| self.find_partition(queue, partition));
-        let plan = self.plan(found, place, payloads.clone(), reply_to)?;
+        let plan = self.plan(tenant, found, place, payloads.clone(), reply_to)?;
 
         let queue = found.unwrap_or_else(|| self.create_queue(tenant, queue));
         let kept = plan.messages - plan.skipped;
@@ -87,6 +87,7 @@ impl Engine {
     /// Checks every limit before the first change.
     fn plan<'p>(
         &mut self,
+        tenant: TenantId,
         queue: Option<u32>,
         place: Option<u32>,
         payloads: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
@@ -128,34 +129,29 @@ impl Engine {
                 return Err(PushError::PartitionLimit);
             }
         }
+        let kept = messages - plan.skipped;
+        let over = self.bytes_over(tenant, queue, plan.bytes);
+        if over > 0 {
+            let trimmed = queue.filter(|_| plan.trims);
+            let freed = trimmed.map_or(0, |queue| self.trim_frees(queue, place, kept, plan.bytes));
+            if freed < over {
+                return Err(PushError::TenantBytes);
+            }
+        }
+        if new_queue == 1 && !self.make_tenant_room(tenant) {
+            return Err(PushError::TenantQueues);
+        }
         if !self.make_room(0, new_queue, queue) {
             return Err(PushError::QueueLimit);
         }
         let needed = plan.bytes
-            + (messages - plan.skipped) * (MESSAGE_BYTES + reply_to_bytes(reply_to) as u64)
+            + kept * (MESSAGE_BYTES + reply_to_bytes(reply_to) as u64)
             + new_queue * QUEUE_BYTES
             + new_partition * PARTITION_BYTES;
         if !self.make_room(needed, 0, queue) {
             return Err(PushError::NodeMemory);
         }
         Ok(plan)
-    }
-
-    /// Makes room in a `dropOldest` queue: first from the pushed partition, then from the others,
-    /// oldest first.
-    fn trim(&mut self, queue: u32, place: Option<u32>, messages: u64, bytes: u64) {
-        let limits = *self.limits(queue);
-        let fits = |engine: &Self| {
-            let (depth, held) = engine.queues[queue].load();
-            depth + messages <= limits.max_length && held + bytes <= limits.max_bytes
-        };
-        if let Some(place) = place {
-            while !fits(self) && self.drop_oldest_of(queue, place, Cause::Bounds) {}
-            self.refresh(queue, place);
-        }
-        while !fits(self) {
-            self.drop_oldest(queue);
-        }
     }
 
     fn append<'p>(
@@ -169,6 +165,7 @@ impl Engine {
     ) {
         let born_ms = self.now_ms;
         let names_bytes = messages * reply_to_bytes(reply_to) as u64;
+        self.tenants.add_bytes(self.queues[queue].tenant, bytes);
         let contents = self.queues[queue].contents_mut();
         contents.chunks.expect(bytes + names_bytes);
         let (partition, chunks) = contents.split(place);

@@ -61,7 +61,9 @@ impl Engine {
         let end = self.queues.slots();
         let to = end.min(from.saturating_add(max_slots));
         for index in from..to {
-            let Some(queue) = self.queues.get(index).filter(|queue| queue.tenant() == tenant) else { continue };
+            let Some(queue) = self.queues.get(index).filter(|queue| self.tenants.id(queue.tenant) == tenant) else {
+                continue;
+            };
             let (depth, bytes) = queue.load();
             each(QueueRow {
                 queue: queue.name(),

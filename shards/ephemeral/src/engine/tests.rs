@@ -1,5 +1,7 @@
 //! A test per rule, named as a statement.
 
+mod tenants;
+
 use crate::{
     AckOutcome, AckStatus, Claim, ConfigureError, Deleted, Delivery, Drops, Engine, EngineConfig, Millis, ParkId,
     Policy, Pop, PopError, Popped, PushError, QueueOptions, Sink, TenantId, WaiterId, Window,

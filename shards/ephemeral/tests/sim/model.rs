@@ -2,8 +2,9 @@
 //! It predicts what a call answers and checks what the engine hands to parked pops.
 
 use queen_ephemeral::{
-    AckOutcome, AckStatus, EngineConfig, GROUP_BYTES, INBOX_BYTES, InboxId, LEASE_BYTES, Limits, MESSAGE_BYTES,
-    PARKED_BYTES, PARTITION_BYTES, Policy, PopError, PushError, QUEUE_BYTES, QueueOptions, Stats,
+    AckOutcome, AckStatus, ConfigureError, EngineConfig, GROUP_BYTES, INBOX_BYTES, InboxId, LEASE_BYTES, Limits,
+    MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, Policy, PopError, PushError, QUEUE_BYTES, QueueOptions, Stats,
+    TenantLimit, TenantUsage,
 };
 
 /// One message of a delivery: partition, sequence, attempts, payload, the inbox of a request.
@@ -83,6 +84,8 @@ pub struct Model {
     pub totals: Stats,
     pub memory_limit: u64,
     pub queue_limit: u64,
+    /// By tenant; the first is the default tenant, which has none.
+    pub tenant_limits: [Option<TenantLimit>; TENANTS],
     sequence: u64,
     uids: u64,
 }
@@ -130,6 +133,7 @@ impl Model {
             totals: Stats::default(),
             memory_limit: u64::MAX,
             queue_limit: u64::MAX,
+            tenant_limits: [None; TENANTS],
             sequence: 0,
             uids: 0,
         }
@@ -201,11 +205,39 @@ impl Model {
             if memory_fits && (queues == 0 || stats.queues + queues <= self.queue_limit) {
                 return true;
             }
-            let idle = self.queues.iter().filter(|queue| queue.key != keep).filter_map(|queue| queue.idle_since_ms);
-            let Some(since_ms) = idle.min() else { return false };
-            let before = self.queues.len();
-            self.queues.retain(|queue| queue.key == keep || queue.idle_since_ms != Some(since_ms) || exists(queue.key));
-            assert!(self.queues.len() < before, "the engine collects the longest idle queue");
+            if !self.collect_idle(&|queue| queue.key != keep, exists) {
+                return false;
+            }
+        }
+    }
+
+    /// Collects idle queues of a tenant until it may have one more.
+    fn make_tenant_room(&mut self, tenant: usize, exists: &dyn Fn((usize, usize)) -> bool) -> bool {
+        while self.tenant_limits[tenant].is_some_and(|limit| self.usage(tenant).queues >= limit.queues) {
+            if !self.collect_idle(&|queue| queue.key.0 == tenant, exists) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Collects the queues that have been idle longest of those asked for, if there are any.
+    fn collect_idle(&mut self, among: &dyn Fn(&Queue) -> bool, exists: &dyn Fn((usize, usize)) -> bool) -> bool {
+        let idle = self.queues.iter().filter(|queue| among(queue)).filter_map(|queue| queue.idle_since_ms);
+        let Some(since_ms) = idle.min() else { return false };
+        let before = self.queues.len();
+        self.queues.retain(|queue| !among(queue) || queue.idle_since_ms != Some(since_ms) || exists(queue.key));
+        assert!(self.queues.len() < before, "the engine collects the longest idle queue");
+        true
+    }
+
+    /// What a tenant holds.
+    pub fn usage(&self, tenant: usize) -> TenantUsage {
+        let own = |queue: &&Queue| queue.key.0 == tenant;
+        let counted = self.queues.iter().filter(own).flat_map(Queue::counted);
+        TenantUsage {
+            bytes: counted.map(|message| message.payload.len() as u64).sum(),
+            queues: self.queues.iter().filter(own).count() as u64,
         }
     }
 
@@ -245,16 +277,27 @@ impl Model {
         (queue.counted().count() as u64, queue.counted().map(|message| message.payload.len() as u64).sum())
     }
 
-    fn trim(&mut self, queue: usize, partition: Option<usize>, more: u64, bytes: u64) {
+    /// What a trim for so much more drops, sequences and payload bytes: of the partition first, oldest first.
+    fn excess(&self, queue: usize, partition: Option<usize>, more: u64, bytes: u64) -> Vec<(u64, u64)> {
         let limits = self.limits(queue);
-        loop {
-            let (depth, held) = self.load(queue);
-            if depth + more <= limits.max_length && held + bytes <= limits.max_bytes {
-                return;
+        let (mut depth, mut held) = self.load(queue);
+        let mut excess = Vec::new();
+        for own in [true, false] {
+            for message in self.queues[queue].counted().filter(|m| (Some(m.partition) == partition) == own) {
+                if depth + more <= limits.max_length && held + bytes <= limits.max_bytes {
+                    return excess;
+                }
+                let len = message.payload.len() as u64;
+                excess.push((message.sequence, len));
+                (depth, held) = (depth - 1, held - len);
             }
-            let own = self.queues[queue].counted().find(|message| Some(message.partition) == partition);
-            let oldest = own.or_else(|| self.queues[queue].counted().next()).expect("it is over its bounds").sequence;
-            self.drop_message(queue, oldest);
+        }
+        excess
+    }
+
+    fn trim(&mut self, queue: usize, partition: Option<usize>, more: u64, bytes: u64) {
+        for (sequence, _) in self.excess(queue, partition, more, bytes) {
+            self.drop_message(queue, sequence);
             self.totals.dropped.bounds += 1;
         }
     }
@@ -289,6 +332,17 @@ impl Model {
         let is_new = !partitions.contains(&partition);
         if is_new && partitions.len() as u32 >= self.config.max_partitions_per_queue {
             return Err(PushError::PartitionLimit);
+        }
+        if let Some(limit) = self.tenant_limits[key.0] {
+            let trims = found.filter(|_| limits.policy == Policy::DropOldest);
+            let excess = trims.map_or(Vec::new(), |at| self.excess(at, Some(partition), kept.len() as u64, size(kept)));
+            let freed: u64 = excess.iter().map(|dropped| dropped.1).sum();
+            if self.usage(key.0).bytes - freed + size(kept) > limit.bytes {
+                return Err(PushError::TenantBytes);
+            }
+        }
+        if found.is_none() && !self.make_tenant_room(key.0, exists) {
+            return Err(PushError::TenantQueues);
         }
         if !self.make_room(0, u64::from(found.is_none()), key, exists) {
             return Err(PushError::QueueLimit);
@@ -355,6 +409,9 @@ impl Model {
             if !partitions.contains(&partition) && partitions.len() as u32 >= self.config.max_partitions_per_queue {
                 return Err(PopError::PartitionLimit);
             }
+        }
+        if found.is_none() && !self.make_tenant_room(key.0, exists) {
+            return Err(PopError::TenantQueues);
         }
         if found.is_none() && !self.make_room(0, 1, key, exists) {
             return Err(PopError::QueueLimit);
@@ -566,9 +623,12 @@ impl Model {
         key: (usize, usize),
         options: &QueueOptions,
         exists: &dyn Fn((usize, usize)) -> bool,
-    ) -> bool {
+    ) -> Result<(), ConfigureError> {
+        if self.find(key).is_none() && !self.make_tenant_room(key.0, exists) {
+            return Err(ConfigureError::TenantQueues);
+        }
         if self.find(key).is_none() && !self.make_room(0, 1, key, exists) {
-            return false;
+            return Err(ConfigureError::QueueLimit);
         }
         let queue = self.find(key).unwrap_or_else(|| self.create(key));
         let limits = Limits::in_force(&self.config, options);
@@ -576,7 +636,7 @@ impl Model {
         if limits.policy == Policy::DropOldest {
             self.trim(queue, None, 0, 0);
         }
-        true
+        Ok(())
     }
 
     pub fn reset(&mut self, key: (usize, usize)) -> u64 {
@@ -674,3 +734,6 @@ fn named(reply_to: Option<&str>) -> u64 {
 
 /// The partitions there are names for.
 pub const PARTITIONS: usize = 3;
+
+/// The tenants there are.
+pub const TENANTS: usize = 3;

@@ -6,19 +6,20 @@ use std::collections::VecDeque;
 use std::thread::panicking;
 
 use queen_ephemeral::{
-    AckOutcome, AckStatus, Claim, Delivery, Engine, EngineConfig, InboxAddress, InboxId, MessageId, ParkId, Policy,
-    Pop, Popped, QueueOptions, Sink, Stats, TenantId, WaiterId, Window,
+    AckOutcome, AckStatus, Claim, ConfigureError, Delivery, Engine, EngineConfig, InboxAddress, InboxId, MessageId,
+    ParkId, Policy, Pop, PopError, Popped, PushError, QueueOptions, Sink, Stats, TenantId, TenantLimit, WaiterId,
+    Window,
 };
 
 use queen_ephemeral::inbox::Minted;
 
-use super::model::{Got, Handed, Inbox, Model, PARTITIONS};
+use super::model::{self, Got, Handed, Inbox, Model, PARTITIONS};
 
 const QUEUES: [&str; 4] = ["jobs", "inbox", "a:b", "rooms"];
 const NAMES: [&str; PARTITIONS] = ["Default", "room.1", "b:1"];
 const GROUPS: [Option<&str>; 4] = [None, Some("g1"), Some("g2"), Some("g3")];
 const CHOSEN: [&str; 2] = ["_inbox.mine", "_inbox.of.the.other"];
-const TENANTS: [TenantId; 2] = [TenantId::DEFAULT, TenantId([7; 16])];
+const TENANTS: [TenantId; model::TENANTS] = [TenantId::DEFAULT, TenantId([7; 16]), TenantId([8; 16])];
 const EPOCH: u64 = 0x00ab_cdef_0123_4567;
 /// Operations shown when a run fails.
 const TRACE: usize = 20;
@@ -60,6 +61,7 @@ enum Operation {
     Advance(u64),
     MemoryLimit(u64),
     QueueLimit(u64),
+    TenantLimit { tenant: usize, limit: Option<TenantLimit> },
     Release,
 }
 
@@ -118,6 +120,8 @@ pub struct World {
     opened: VecDeque<InboxId>,
     waiters: u64,
     payloads: u64,
+    /// Calls that a tenant's limit refused: of bytes, of queues.
+    refused: [u64; 2],
     trace: VecDeque<Operation>,
 }
 
@@ -158,6 +162,7 @@ impl World {
             opened: VecDeque::new(),
             waiters: 0,
             payloads: 0,
+            refused: [0; 2],
             trace: VecDeque::new(),
         }
     }
@@ -165,6 +170,11 @@ impl World {
     /// What happened so far.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// Calls that a tenant's limit refused: of bytes, of queues.
+    pub fn refused(&self) -> [u64; 2] {
+        self.refused
     }
 
     pub fn step(&mut self) {
@@ -179,7 +189,7 @@ impl World {
     }
 
     fn key(&mut self) -> (usize, usize) {
-        (usize::from(self.random.one_in(6)), self.random.below(QUEUES.len() as u64) as usize)
+        (self.random.pick(&[0, 0, 0, 0, 1, 1, 2]), self.random.below(QUEUES.len() as u64) as usize)
     }
 
     fn draw(&mut self) -> Operation {
@@ -252,7 +262,14 @@ impl World {
             881..=888 => Operation::Delete(key),
             889..=891 => Operation::MemoryLimit(self.random.pick(&[u64::MAX, u64::MAX, 3000, 8000])),
             892..=894 => Operation::QueueLimit(self.random.pick(&[u64::MAX, u64::MAX, 2, 6])),
-            895 => Operation::Release,
+            895..=899 => Operation::TenantLimit {
+                tenant: self.random.below(TENANTS.len() as u64) as usize,
+                limit: (!self.random.one_in(4)).then(|| TenantLimit {
+                    bytes: self.random.pick(&[0, 40, 100, 250, u64::MAX]),
+                    queues: self.random.pick(&[0, 1, 2, 3, u64::MAX]),
+                }),
+            },
+            900 => Operation::Release,
             _ => {
                 let reach_ms = self.random.pick(&[2, 2, 8, 8, 40, 150]);
                 Operation::Advance(1 + self.random.below(reach_ms))
@@ -316,6 +333,8 @@ impl World {
                 let engine = &self.engine;
                 let expected = self.model.push(key, partition, &payloads, None, &|key| exists(engine, key));
                 assert_eq!(answer, expected);
+                self.refused[0] += u64::from(answer == Err(PushError::TenantBytes));
+                self.refused[1] += u64::from(answer == Err(PushError::TenantQueues));
                 used = (answer.is_ok() && !payloads.is_empty()).then_some(key);
             }
             Operation::Pop { key, partition, group, batch, auto_ack, wait_ms } => {
@@ -338,6 +357,7 @@ impl World {
                     Ok(uid) => uid,
                     Err(error) => {
                         assert_eq!(answer, Err(error));
+                        self.refused[1] += u64::from(error == PopError::TenantQueues);
                         self.finish(None, outcome);
                         return;
                     }
@@ -436,7 +456,8 @@ impl World {
                 let (tenant, queue) = name(key);
                 let answer = self.engine.configure(now_ms, tenant, queue, options, &mut outcome);
                 let engine = &self.engine;
-                assert_eq!(answer.is_ok(), self.model.configure(key, &options, &|key| exists(engine, key)));
+                assert_eq!(answer, self.model.configure(key, &options, &|key| exists(engine, key)));
+                self.refused[1] += u64::from(answer == Err(ConfigureError::TenantQueues));
             }
             Operation::Reset(key) => {
                 let (tenant, queue) = name(key);
@@ -454,6 +475,11 @@ impl World {
             Operation::QueueLimit(queues) => {
                 self.engine.set_queue_limit(queues);
                 self.model.queue_limit = queues;
+            }
+            Operation::TenantLimit { tenant, limit } => {
+                self.engine.set_tenant_limit(TENANTS[tenant], limit);
+                // The default tenant takes none.
+                self.model.tenant_limits[tenant] = limit.filter(|_| tenant > 0);
             }
             Operation::Release => {
                 self.engine.release_waiters(&mut outcome);
@@ -588,10 +614,23 @@ impl World {
         self.claims.push((claim, Handed { key, group, auto_ack, items }));
     }
 
+    fn compare_tenants(&self) {
+        let mut limited: Vec<_> = self.engine.limited_tenants().collect();
+        limited.sort_unstable_by_key(|&(tenant, _)| tenant);
+        let mut expected = Vec::new();
+        for (at, &tenant) in TENANTS.iter().enumerate().skip(1) {
+            let usage = self.model.usage(at);
+            assert_eq!(self.engine.tenant_usage(tenant), usage);
+            expected.extend(self.model.tenant_limits[at].map(|_| (tenant, usage)));
+        }
+        assert_eq!(limited, expected);
+    }
+
     /// Compares everything that can be read.
     fn compare(&mut self) {
         self.engine.check_invariants();
         assert_eq!(self.engine.stats(), self.model.stats());
+        self.compare_tenants();
         let key = self.key();
         let asked = self.random.below(GROUPS.len() as u64) as usize;
         let group_name = |group: usize| GROUPS[group].unwrap_or(queen_ephemeral::QUEUE_MODE);
