@@ -110,7 +110,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let boot_epoch = boot_epoch();
     let config = data_config(&settings, reserved.address(), max_connections);
     let lines = roles::lines(&roles, shards);
-    let node = Node::new(config, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    let node = Node::new(config, None, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
     let health = {
         let node = Arc::clone(&node);
@@ -286,6 +286,7 @@ fn data_config(settings: &Settings, listen: SocketAddr, max_connections: u64) ->
         idle_timeout_ms: http.idle_timeout_ms,
         json_depth_max: saturated(http.json_depth_max),
         tenancy_header: http.tenancy_header,
+        ephemeral_require_grant: settings.requires_grant(),
         ephemeral_max_bytes: ephemeral.max_bytes,
         ephemeral_max_queues: ephemeral.max_queues,
         ephemeral_max_parked: ephemeral.max_parked,
@@ -320,13 +321,10 @@ fn store_config(settings: &Settings) -> StoreConfig {
         answer_bytes_max: DURABLE_ANSWER_BYTES_MAX,
         recheck_max: Duration::from_millis(storage.pop_wait_max_interval_ms),
         retention_interval: Duration::from_millis(storage.retention_interval_ms),
-        reconcile_interval: RECONCILE_INTERVAL,
+        reconcile_interval: Duration::from_millis(storage.reconcile_interval_ms),
         seed: RandomState::new().hash_one("store"),
     }
 }
-
-/// How often other brokers' switches and grants are looked for.
-const RECONCILE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Durable requests under way besides those that wait for messages: what all lanes to the store have credits for.
 const STORE_REQUESTS_MAX: usize = 65_536;

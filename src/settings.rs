@@ -130,6 +130,8 @@ pub struct Ephemeral {
     pub max_parked: u64,
     /// `QUEEN_EPHEMERAL_RATE`: messages a second and tenant; 0 is no limit.
     pub rate: u64,
+    /// `QUEEN_EPHEMERAL_REQUIRE_GRANT`; `None` is wherever there are tenants, see [`Settings::requires_grant`].
+    pub require_grant: Option<bool>,
     /// `QUEEN_EPHEMERAL_BURST`; `None` is twice the rate, see [`Ephemeral::burst`].
     pub burst: Option<u64>,
 }
@@ -201,6 +203,12 @@ pub struct SettingError {
 }
 
 impl Settings {
+    /// Whether a tenant needs a grant to use ephemeral queues: what was set, or whether there are tenants at all.
+    #[must_use]
+    pub fn requires_grant(&self) -> bool {
+        self.ephemeral.require_grant.unwrap_or(self.http.tenancy_header)
+    }
+
     /// Reads every setting through `lookup`; one that is unset or empty takes its default.
     ///
     /// # Errors

@@ -39,6 +39,8 @@ pub(super) enum Kind {
     Port(Field<u16>),
     /// Eight words, in any case.
     Boolean(Field<bool>),
+    /// The same, or absent: then another setting decides.
+    OptionalBoolean(Field<Option<bool>>),
     /// An address to bind.
     Address(Field<IpAddr>),
     /// A directory, made when it is missing.
@@ -69,7 +71,7 @@ impl Kind {
                 format!("a whole number from {min} to {max}")
             }
             Self::Port(_) => format!("a whole number from 0 to {}", u16::MAX),
-            Self::Boolean(_) => "one of true, false, 1, 0, yes, no, on, off".into(),
+            Self::Boolean(_) | Self::OptionalBoolean(_) => "one of true, false, 1, 0, yes, no, on, off".into(),
             Self::Address(_) => "an IPv4 or IPv6 address such as 0.0.0.0 or ::".into(),
             Self::Directory(_) => "a path in UTF-8".into(),
             Self::Cpu(_) => format!("the number of a core, from 0 to {}", CpuList::CPU_MAX),
@@ -104,6 +106,7 @@ impl Kind {
                 *(field.get_mut)(settings) = u16::try_from(port).ok()?;
             }
             Self::Boolean(field) => *(field.get_mut)(settings) = boolean(text)?,
+            Self::OptionalBoolean(field) => *(field.get_mut)(settings) = Some(boolean(text)?),
             Self::Address(field) => *(field.get_mut)(settings) = text.parse().ok()?,
             Self::Directory(field) => *(field.get_mut)(settings) = directory(text)?,
             Self::Cpu(field) => {
@@ -134,6 +137,7 @@ impl Kind {
             Self::OptionalInteger { field, .. } => (field.get)(settings).map(|n| n.to_string()),
             Self::Port(field) => Some((field.get)(settings).to_string()),
             Self::Boolean(field) => Some((field.get)(settings).to_string()),
+            Self::OptionalBoolean(field) => (field.get)(settings).map(|on| on.to_string()),
             Self::Address(field) => Some((field.get)(settings).to_string()),
             Self::Directory(field) => Some((field.get)(settings).display().to_string()),
             Self::Cpu(field) => (field.get)(settings).map(|cpu| cpu.to_string()),

@@ -338,6 +338,14 @@ pub(super) const TABLE: &[Setting] = &[
         "How often durable messages that retention lets go of are removed."
     ),
     integer!(
+        "QUEEN_RECONCILE_INTERVAL_MS",
+        "5000",
+        "ms",
+        100..=3_600_000,
+        storage.reconcile_interval_ms,
+        "How often PostgreSQL is asked what was switched and granted through other brokers."
+    ),
+    integer!(
         "QUEEN_EPHEMERAL_MAX_BYTES",
         "268435456",
         "bytes",
@@ -448,6 +456,14 @@ pub(super) const TABLE: &[Setting] = &[
         unit: "messages",
         meaning: "Messages a tenant may push at once before the rate counts.",
         kind: Kind::OptionalInteger { min: 1, max: 2_000_000_000, field: field!(ephemeral.burst) },
+    },
+    Setting {
+        name: "QUEEN_EPHEMERAL_REQUIRE_GRANT",
+        aliases: &[],
+        unset: Unset::Derived("the same as QUEEN_TENANCY_HEADER"),
+        unit: "",
+        meaning: "Whether a tenant needs a grant to use ephemeral queues, without which it gets 403 `feature_gated`; the default tenant needs none.",
+        kind: Kind::OptionalBoolean(field!(ephemeral.require_grant)),
     },
     Setting {
         name: "LOG_LEVEL",

@@ -1,7 +1,7 @@
 //! The broker as a child process: started on a port that the kernel chooses and in a directory of
 //! its own, watched through its log and `/proc`, stopped by signals, killed when it is dropped.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Connection, PATIENCE, eventually};
+use super::{Certificates, Connection, PATIENCE, eventually};
 
 /// A running broker with two data shards (one, where the machine has one core).
 pub struct Broker {
@@ -20,18 +20,33 @@ pub struct Broker {
     address: SocketAddr,
     settings: Vec<(String, String)>,
     data_dir: TempDir,
+    /// What it speaks TLS with, if it does.
+    certificates: Option<Certificates>,
     log: Arc<Mutex<String>>,
 }
 
 impl Broker {
     /// Starts a broker with `settings` on top of the harness's own and waits until it is healthy.
     pub fn start(settings: &[(&str, &str)]) -> Self {
+        Self::start_as(settings, None)
+    }
+
+    /// Starts one that speaks TLS.
+    pub fn start_tls(settings: &[(&str, &str)]) -> Self {
+        let certificates = Certificates::new();
+        let files = certificates.settings();
+        let files = files.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = settings.iter().copied().chain(files).collect();
+        Self::start_as(&settings, Some(certificates))
+    }
+
+    fn start_as(settings: &[(&str, &str)], certificates: Option<Certificates>) -> Self {
         let data_dir = TempDir::with_prefix("queen-test-").expect("a temporary directory");
         let settings: Vec<(String, String)> =
             settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let log = Arc::new(Mutex::new(String::new()));
         let (child, address) = launch(&settings, &data_dir, &log);
-        let broker = Self { child, address, settings, data_dir, log };
+        let broker = Self { child, address, settings, data_dir, certificates, log };
         broker.wait_until_healthy();
         broker
     }
@@ -52,12 +67,27 @@ impl Broker {
 
     /// Its base URL, as the published clients take it.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.address.port())
+        match &self.certificates {
+            None => format!("http://127.0.0.1:{}", self.address.port()),
+            Some(_) => format!("https://localhost:{}", self.address.port()),
+        }
     }
 
     /// A new connection to it.
     pub fn connect(&self) -> Connection {
-        Connection::open(self.address)
+        self.try_connect().expect("the broker accepts connections")
+    }
+
+    fn try_connect(&self) -> io::Result<Connection> {
+        match &self.certificates {
+            None => Connection::try_open(self.address),
+            Some(certificates) => Connection::open_tls(self.address, certificates.client()),
+        }
+    }
+
+    /// What it speaks TLS with.
+    pub fn certificates(&mut self) -> &mut Certificates {
+        self.certificates.as_mut().expect("a broker that speaks TLS")
     }
 
     /// What it has logged so far, over all its starts.
@@ -169,9 +199,7 @@ impl Broker {
 
     fn wait_until_healthy(&self) {
         eventually("a healthy broker", || {
-            Connection::try_open(self.address)
-                .ok()
-                .and_then(|mut connection| (connection.get("/health").status == 200).then_some(()))
+            self.try_connect().ok().and_then(|mut connection| (connection.get("/health").status == 200).then_some(()))
         });
     }
 

@@ -3,8 +3,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 use socket2::SockRef;
 
@@ -12,10 +15,17 @@ use super::PATIENCE;
 
 /// A keep-alive connection to the broker.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// The socket under it.
+    tcp: TcpStream,
     /// Bytes that were read beyond the last answer.
     unread: Vec<u8>,
 }
+
+/// Plain bytes, whatever is under them.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 /// An answer, with its header names in lower case.
 #[derive(Debug)]
@@ -40,7 +50,16 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, unread: Vec::new() })
+        Ok(Self { tcp: stream.try_clone()?, stream: Box::new(stream), unread: Vec::new() })
+    }
+
+    /// Connects in TLS, to what calls itself `localhost`.
+    pub fn open_tls(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let Self { tcp, .. } = Self::try_open(address)?;
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let stream = Box::new(StreamOwned::new(session, tcp.try_clone()?));
+        Ok(Self { stream, tcp, unread: Vec::new() })
     }
 
     /// Sends bytes as they are.
@@ -126,6 +145,12 @@ impl Connection {
         self.request("POST", target, body.as_ref())
     }
 
+    /// Any method with these headers, and the answer.
+    pub fn request_with(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        self.send(super::request(method, target, headers, body));
+        self.response()
+    }
+
     /// Any method, and the answer.
     pub fn request(&mut self, method: &str, target: &str, body: &[u8]) -> Response {
         self.send(super::request(method, target, &[], body));
@@ -134,12 +159,12 @@ impl Connection {
 
     /// No more bytes from this side; answers are still read.
     pub fn finish_sending(&self) {
-        self.stream.shutdown(Shutdown::Write).expect("half a close");
+        self.tcp.shutdown(Shutdown::Write).expect("half a close");
     }
 
     /// Closes with RST, as a client that is killed with unread data does.
     pub fn reset(self) {
-        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
+        SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
     }
 
     /// Whether the broker closed: true at end of file or reset, false when it sent something.
@@ -156,9 +181,9 @@ impl Connection {
     /// Whether nothing comes within `time`: the connection stays open and silent.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         assert!(self.unread.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.unread));
-        self.stream.set_read_timeout(Some(time)).expect("a read timeout");
+        self.tcp.set_read_timeout(Some(time)).expect("a read timeout");
         let read = self.read_more();
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
+        self.tcp.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         matches!(read, Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
     }
 }

@@ -5,12 +5,16 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the harness")]
 
 mod broker;
+mod certificates;
 mod connection;
+mod tokens;
 mod verbs;
 mod wait;
 
 pub use broker::{Broker, cpus};
+pub use certificates::Certificates;
 pub use connection::{Connection, Response};
+pub use tokens::{Issuer, SECRET, in_s, signing_key, token};
 pub use verbs::{Message, outcomes, payloads, request};
 pub use wait::{eventually, unique};
 

@@ -85,7 +85,7 @@ fn tenants_have_queues_partitions_and_leases_of_their_own() {
     assert_eq!(data(&popped), [1]);
     let message = &messages(&popped)[0];
     let ack = ack_of(message, "completed").to_string();
-    refused(&ask(OTHER, "POST", "/api/v1/ack", &ack).json()[0], "partition not owned by tenant");
+    refused(&ask(OTHER, "POST", "/api/v1/ack", &ack).json()[0], "consumer not found");
     let extend = format!("/api/v1/lease/{}/extend", message["leaseId"].as_str().expect("a lease"));
     assert_eq!(ask(OTHER, "POST", &extend, "").json()["renewed"], 0);
     assert_eq!(ask(ONE, "POST", &extend, "").json()["renewed"], 1);

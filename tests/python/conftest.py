@@ -25,7 +25,7 @@ LISTENING = re.compile(r"listening on \S*:(\d+)")
 class Broker:
     """A running broker."""
 
-    def __init__(self, data_dir):
+    def __init__(self, data_dir, scheme="http", settings=None):
         cores = sorted(os.sched_getaffinity(0))[:2]
         environment = {
             "NO_COLOR": "1",
@@ -33,7 +33,9 @@ class Broker:
             "QUEEN_BIND_ADDR": "127.0.0.1",
             "QUEEN_DATA_DIR": str(data_dir),
             "QUEEN_DATA_CPUS": ",".join(map(str, cores)),
+            **(settings or {}),
         }
+        self._base = f"{scheme}://" + ("127.0.0.1" if scheme == "http" else "localhost")
         self.log = []
         self._listening = threading.Event()
         self.url = None
@@ -79,7 +81,7 @@ class Broker:
             self.log.append(line)
             found = LISTENING.search(line)
             if found:
-                self.url = f"http://127.0.0.1:{found[1]}"
+                self.url = f"{self._base}:{found[1]}"
                 self._listening.set()
         self._listening.set()
 

@@ -5,18 +5,27 @@ use std::cell::Cell;
 use queen_fabric::budget::Pool;
 
 /// What this shard holds of one pool. How much of it is used, its caller knows.
-#[derive(Debug)]
-pub(crate) struct Grant {
+#[derive(Debug, Default)]
+pub(crate) struct Share {
     held: Cell<u64>,
     chunk: u64,
 }
 
-impl Grant {
+impl Share {
     /// Nothing held yet; `chunk` is taken at a time. A chunk is a small part of the whole budget, so that shards
     /// which lie idle keep little from those that do not.
     pub(crate) fn of(total: u64, shards: usize, chunk_max: u64) -> Self {
-        let chunk = (total / (64 * shards as u64)).clamp(1, chunk_max);
-        Self { held: Cell::new(0), chunk }
+        Self { held: Cell::new(0), chunk: (total / (64 * shards as u64)).clamp(1, chunk_max) }
+    }
+
+    /// The same share of a budget that has another size now.
+    pub(crate) fn resized(self, total: u64, shards: usize, chunk_max: u64) -> Self {
+        Self { held: self.held, ..Self::of(total, shards, chunk_max) }
+    }
+
+    /// Gives everything back.
+    pub(crate) fn release(&self, pool: &Pool) {
+        pool.give(self.held.take());
     }
 
     /// Raises what is held towards `needed` as far as the pool allows, and returns what is held.
@@ -46,22 +55,22 @@ impl Grant {
     }
 }
 
-/// A counted resource of this shard that draws on a [`Grant`]: connections, waiting pops, buffered bytes.
+/// A counted resource of this shard that draws on a [`Share`]: connections, waiting pops, buffered bytes.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    grant: Grant,
+    share: Share,
     used: Cell<u64>,
 }
 
 impl Counted {
     pub(crate) fn of(total: u64, shards: usize, chunk_max: u64) -> Self {
-        Self { grant: Grant::of(total, shards, chunk_max), used: Cell::new(0) }
+        Self { share: Share::of(total, shards, chunk_max), used: Cell::new(0) }
     }
 
     /// Takes `n`, or nothing and false where the node has no more.
     pub(crate) fn try_take(&self, pool: &Pool, n: u64) -> bool {
         let needed = self.used.get() + n;
-        let enough = self.grant.cover(pool, needed) >= needed;
+        let enough = self.share.cover(pool, needed) >= needed;
         if enough {
             self.used.set(needed);
         }
@@ -71,7 +80,7 @@ impl Counted {
     pub(crate) fn give(&self, pool: &Pool, n: u64) {
         let used = self.used.get() - n;
         self.used.set(used);
-        self.grant.trim(pool, used);
+        self.share.trim(pool, used);
     }
 
     pub(crate) fn used(&self) -> u64 {

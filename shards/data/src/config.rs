@@ -21,6 +21,8 @@ pub struct DataConfig {
     pub json_depth_max: u32,
     /// Whether `x-queen-tenant` names the tenant (`QUEEN_TENANCY_HEADER`).
     pub tenancy_header: bool,
+    /// Whether a tenant needs a grant to use ephemeral queues (`QUEEN_EPHEMERAL_REQUIRE_GRANT`).
+    pub ephemeral_require_grant: bool,
     /// Ephemeral bytes the node may hold (`QUEEN_EPHEMERAL_MAX_BYTES`).
     pub ephemeral_max_bytes: u64,
     /// Ephemeral queues the node may hold (`QUEEN_EPHEMERAL_MAX_QUEUES`).

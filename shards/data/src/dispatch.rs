@@ -2,14 +2,16 @@
 
 use std::{rc::Rc, time::Instant};
 
+use queen_auth::Identity;
 use queen_ephemeral::{Millis, TenantId};
 use queen_wire::http::{Method, Request};
 
 use crate::{
+    admission::{Caller, Refused},
     connection::{Frame, Later, Operation, Out, Waits},
     error::{ApiError, Code},
     reply::Reply,
-    routes::{Resolved, Route, resolve},
+    routes::{Resolved, Route, Surface, resolve},
     shard::Shard,
 };
 
@@ -19,12 +21,16 @@ pub(crate) enum Handled {
     Done,
     /// The response will come.
     Later(Later),
+    /// Nothing yet: the request is to be handled again once so many fetches of signing keys have ended.
+    Undecided { until: u64 },
 }
 
 /// A request that found its route.
 pub(crate) struct Call<'r> {
     pub(crate) request: &'r Request<'r>,
     pub(crate) tenant: TenantId,
+    /// What its token says; `None` where no token is asked for.
+    pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) frame: Frame,
     pub(crate) now: Instant,
     pub(crate) now_ms: Millis,
@@ -54,24 +60,30 @@ impl Shard {
             http10: request.http10,
             head_only: request.method == Method::Head,
         };
-        let segments = match resolved {
-            Resolved::Route { segments, .. } => segments,
-            Resolved::WrongMethod { allow } => {
-                out.reply(&frame, &Reply::method_not_allowed(allow));
-                return (route, Handled::Done);
+        let handled = self.caller_of(request).and_then(|caller| {
+            let segments = match resolved {
+                Resolved::Route { segments, .. } => segments,
+                Resolved::WrongMethod { allow } => {
+                    out.reply(&frame, &Reply::method_not_allowed(allow));
+                    return Ok(Handled::Done);
+                }
+                Resolved::Unknown => return Err(ApiError::new(Code::NoSuchRoute, "Not Found").into()),
+            };
+            self.check_access(&caller, route)?;
+            let tenant = self.tenant_of(&caller, route, request)?;
+            if route.surface() == Surface::Ephemeral {
+                self.check_ephemeral(tenant)?;
             }
-            Resolved::Unknown => {
-                out.reply(&frame, &ApiError::new(Code::NoSuchRoute, "Not Found").into());
-                return (route, Handled::Done);
-            }
-        };
-        let handled = self.tenant_of(route, request).and_then(|tenant| {
-            let call = Call { request, tenant, frame, now, now_ms: self.clock.millis(now), segments };
-            self.dispatch(&call, out)
+            let Caller { identity } = caller;
+            let call = Call { request, tenant, identity, frame, now, now_ms: self.clock.millis(now), segments };
+            Ok(self.dispatch(&call, out)?)
         });
-        let handled = handled.unwrap_or_else(|error| {
-            out.reply(&frame, &error.into());
-            Handled::Done
+        let handled = handled.unwrap_or_else(|refused| match refused {
+            Refused::Now(error) => {
+                out.reply(&frame, &error.into());
+                Handled::Done
+            }
+            Refused::Undecided { until } => Handled::Undecided { until },
         });
         (route, handled)
     }
@@ -104,25 +116,12 @@ impl Shard {
             | Route::Tasks
             | Route::Overview
             | Route::Partitions => self.read_resource(call),
+            Route::WhoAmI => Ok(self.who_am_i(call, out)),
+            Route::EphemeralState | Route::SwitchEphemeral => self.switch_ephemeral(call),
+            Route::Quota | Route::PutQuota | Route::DeleteQuota => self.quota(call),
             Route::Health => Ok(self.health(call, out)),
             Route::Status | Route::Metrics | Route::Prometheus => Ok(self.report(call)),
             Route::None => unreachable!("a resolved request has a route"),
-        }
-    }
-
-    /// The tenant that a request acts for.
-    fn tenant_of(&self, route: Route, request: &Request<'_>) -> Result<TenantId, ApiError> {
-        if !self.node.config.tenancy_header || !route.is_api() {
-            return Ok(TenantId::DEFAULT);
-        }
-        match request.tenant.map(<[u8]>::trim_ascii) {
-            None | Some(b"") => Ok(TenantId::DEFAULT),
-            Some(text) => TenantId::parse(text).ok_or_else(|| {
-                ApiError::new(
-                    Code::BadTenant,
-                    "invalid x-queen-tenant header (must be a UUID such as 00000000-0000-0000-0000-000000000001)",
-                )
-            }),
         }
     }
 }

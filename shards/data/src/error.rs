@@ -17,6 +17,18 @@ pub enum Code {
     TlsRequired,
     /// `x-queen-tenant` is not a UUID.
     BadTenant,
+    /// The request carries no token.
+    AuthRequired,
+    /// The token is not one of ours, or not for here.
+    InvalidToken,
+    /// The token's time is over.
+    TokenExpired,
+    /// The token does not open this.
+    Forbidden,
+    /// The tenant has no grant for ephemeral queues.
+    FeatureGated,
+    /// The tenant's grant is used up.
+    EphemeralQuotaExceeded,
     /// A queue's name is one of those that are kept for inboxes.
     ReservedName,
     /// No such path.
@@ -25,6 +37,8 @@ pub enum Code {
     MethodNotAllowed,
     /// The queue is not on this node.
     EphemeralQueueNotFound,
+    /// The tenant has no grant.
+    QuotaNotFound,
     /// The tenant has no such durable queue.
     QueueNotFound,
     /// Another request waits at the inbox that the requester chose.
@@ -47,6 +61,10 @@ pub enum Code {
     NoReply,
     /// The node's memory for ephemeral messages is used up, or the store cannot be reached.
     EphemeralUnavailable,
+    /// An operator has switched ephemeral queues off.
+    EphemeralDisabled,
+    /// The keys that tokens are signed with cannot be fetched.
+    AuthUnavailable,
     /// The store of the durable queues cannot be reached.
     StoreUnavailable,
     /// A lane, or the node's buffers, had no room.
@@ -59,10 +77,17 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::EphemeralBadRequest, 400, "ephemeral_bad_request", None),
     (Code::TlsRequired, 400, "tls_required", None),
     (Code::BadTenant, 400, "bad_tenant", None),
+    (Code::AuthRequired, 401, "auth_required", None),
+    (Code::InvalidToken, 401, "invalid_token", None),
+    (Code::TokenExpired, 401, "token_expired", None),
+    (Code::Forbidden, 403, "forbidden", None),
+    (Code::FeatureGated, 403, "feature_gated", None),
+    (Code::EphemeralQuotaExceeded, 403, "ephemeral_quota_exceeded", None),
     (Code::ReservedName, 403, "reserved_name", None),
     (Code::NoSuchRoute, 404, "no_such_route", None),
     (Code::MethodNotAllowed, 405, "method_not_allowed", None),
     (Code::EphemeralQueueNotFound, 404, "ephemeral_queue_not_found", None),
+    (Code::QuotaNotFound, 404, "quota_not_found", None),
     (Code::QueueNotFound, 404, "queue_not_found", None),
     (Code::InboxInUse, 409, "inbox_in_use", None),
     (Code::PayloadTooLarge, 413, "payload_too_large", None),
@@ -74,6 +99,8 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::ParkedLimit, 429, "parked_limit", None),
     (Code::NoReply, 504, "no_reply", None),
     (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
+    (Code::EphemeralDisabled, 503, "ephemeral_disabled", Some(5)),
+    (Code::AuthUnavailable, 503, "auth_unavailable", Some(1)),
     (Code::StoreUnavailable, 503, "store_unavailable", Some(1)),
     (Code::Overloaded, 503, "overloaded", Some(1)),
 ];
@@ -120,6 +147,11 @@ impl ApiError {
             Code::ReservedName,
             format!("{queue:?} is an inbox: names under `_inbox.` can be pushed to, and nothing else"),
         )
+    }
+
+    /// Ephemeral queues are switched off.
+    pub(crate) fn ephemeral_disabled() -> Self {
+        Self::new(Code::EphemeralDisabled, "Ephemeral queues are switched off; what they hold is kept")
     }
 
     pub(crate) fn no_reply() -> Self {
@@ -173,6 +205,7 @@ impl ApiError {
             PushError::NodeMemory => Code::EphemeralUnavailable,
             PushError::QueueLimit => Code::QueueLimit,
             PushError::PartitionLimit => Code::PartitionLimit,
+            PushError::TenantBytes | PushError::TenantQueues => Code::EphemeralQuotaExceeded,
         };
         Self::new(code, format!("Queue {queue:?}: {error}; nothing was pushed"))
     }
@@ -183,6 +216,7 @@ impl ApiError {
             PopError::QueueLimit => Code::QueueLimit,
             PopError::PartitionLimit => Code::PartitionLimit,
             PopError::GroupLimit => Code::GroupLimit,
+            PopError::TenantQueues => Code::EphemeralQuotaExceeded,
         };
         Self::new(code, format!("Queue {queue:?}: {error}"))
     }
@@ -191,6 +225,7 @@ impl ApiError {
     pub(crate) fn configure(error: ConfigureError, queue: &str) -> Self {
         let code = match error {
             ConfigureError::QueueLimit => Code::QueueLimit,
+            ConfigureError::TenantQueues => Code::EphemeralQuotaExceeded,
         };
         Self::new(code, format!("Queue {queue:?}: {error}"))
     }

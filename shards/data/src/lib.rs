@@ -6,10 +6,11 @@
 //! borrow lives across an `.await`.
 //!
 //! The way of one request, by file: [`listener`] accepts, [`connection`] moves bytes, [`routes`] finds the route,
-//! [`dispatch`] calls its handler. [`ephemeral`] parses and routes to the owner, [`owner`] calls the engine, [`pump`]
+//! [`dispatch`] has [`admission`] look at who it comes from and calls its handler. [`ephemeral`] parses and routes to the owner, [`owner`] calls the engine, [`pump`]
 //! does the same for what other shards ask, [`outlet`] turns what the engine hands out into answers. [`durable`]
 //! parses, asks the [`store`] role over its lane, and renders what comes back.
 
+mod admission;
 mod budget;
 mod clock;
 mod config;
@@ -18,6 +19,7 @@ mod dispatch;
 mod durable;
 mod ephemeral;
 mod error;
+mod grants;
 mod listener;
 mod node;
 mod observe;
@@ -30,13 +32,16 @@ mod reply;
 mod routes;
 mod shard;
 mod store;
+mod system;
 mod timers;
 mod tls;
 mod waiters;
 
+pub use admission::Auth;
 pub use config::DataConfig;
 pub use error::{ApiError, Code};
 pub use node::{Node, RoleLine};
 pub use protocol::DataProtocol;
+pub use routes::{RouteLine, route_lines};
 pub use shard::{ShardSeed, run};
 pub use tls::{Tls, TlsError};

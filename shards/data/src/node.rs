@@ -13,7 +13,7 @@ use std::{
 
 use queen_fabric::budget::Pool;
 
-use crate::{config::DataConfig, rate::Rates, tls::Tls};
+use crate::{admission::Auth, config::DataConfig, grants::TenantPools, rate::Rates, tls::Tls};
 
 /// One shard as `/status` and the boot log show it.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct RoleLine {
 pub struct Node {
     /// The settings.
     pub config: DataConfig,
+    /// How tokens are judged, if they are asked for.
+    pub auth: Option<Auth>,
     /// The certificate of the HTTP port, if it speaks TLS.
     pub tls: Option<Arc<Tls>>,
     /// Roles and cores, as planned at boot; the data shards first, in the order of their ids.
@@ -47,6 +49,7 @@ pub struct Node {
     pub(crate) connections: Pool,
     pub(crate) buffered: Pool,
     pub(crate) rates: Rates,
+    pub(crate) tenants: TenantPools,
     stopping: AtomicBool,
     store_connected: AtomicBool,
     /// Data shards that still have connections to serve, counted down at a stop.
@@ -57,6 +60,7 @@ impl Node {
     /// A node of `data_shards` shards that has not started to serve.
     pub fn new(
         config: DataConfig,
+        auth: Option<Auth>,
         tls: Option<Arc<Tls>>,
         roles: Vec<RoleLine>,
         version: &'static str,
@@ -69,8 +73,10 @@ impl Node {
             parked: Pool::new(config.ephemeral_max_parked),
             connections: Pool::new(config.max_connections),
             buffered: Pool::new(config.max_buffered_bytes),
-            rates: Rates::new(config.ephemeral_rate, config.ephemeral_burst),
+            rates: Rates::default(),
+            tenants: TenantPools::default(),
             config,
+            auth,
             tls,
             roles,
             version,

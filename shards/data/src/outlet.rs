@@ -1,6 +1,6 @@
 //! From the engine's hand to an answer: renders what a pop gets and sends it where the pop came from.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use queen_ephemeral::{Claim, Delivery, Sink, WaiterId};
 use queen_fabric::port::Port;
@@ -26,6 +26,8 @@ pub(crate) struct Outlet {
     waiters: RefCell<Waiters>,
     /// What a pop got that is answered in the same call.
     at_once: RefCell<AtOnce>,
+    /// Whoever is released with nothing now is told that ephemeral queues are switched off.
+    refusing: Cell<bool>,
     port: Port<DataProtocol>,
 }
 
@@ -42,6 +44,7 @@ impl Outlet {
             id_prefix: format!("e:{boot_epoch:016x}:"),
             waiters: RefCell::default(),
             at_once: RefCell::default(),
+            refusing: Cell::new(false),
             port,
         }
     }
@@ -52,6 +55,11 @@ impl Outlet {
 
     pub(crate) fn at_once(&self) -> &RefCell<AtOnce> {
         &self.at_once
+    }
+
+    /// Whether those that are released with nothing from here on get the refusal of a surface that is switched off.
+    pub(crate) fn refuse_those_released(&self, refusing: bool) {
+        self.refusing.set(refusing);
     }
 
     /// Gives a waiter what it waited for.
@@ -126,6 +134,9 @@ impl Sink for &Outlet {
             at_once.claim = delivery.take_claim();
             return;
         }
+        if self.refusing.get() && delivery.messages().len() == 0 {
+            return self.give(waiter, Given::Reply(ApiError::ephemeral_disabled().into()));
+        }
         let mut body = Vec::new();
         self.render(&delivery, &mut body);
         self.give(waiter, Given::Popped(Popped { body, claim: delivery.take_claim() }));
@@ -134,6 +145,7 @@ impl Sink for &Outlet {
     fn reply(&mut self, waiter: WaiterId, reply: Option<&[u8]>) {
         let reply = match reply {
             Some(payload) => Reply::json(200, [REPLY_OPEN, payload, b"}"].concat()),
+            None if self.refusing.get() => ApiError::ephemeral_disabled().into(),
             None => ApiError::no_reply().into(),
         };
         self.give(waiter, Given::Reply(reply));

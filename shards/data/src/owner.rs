@@ -53,7 +53,7 @@ impl Shard {
             return Ok(());
         }
         let bytes: u64 = payloads.clone().map(|payload| payload.len() as u64).sum();
-        self.make_room(bytes + payloads.len() as u64 * MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
+        self.make_room(tenant, bytes, bytes + payloads.len() as u64 * MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
         let pushed = self.engine.borrow_mut().push(now_ms, tenant, queue, partition, payloads, &mut &self.outlet);
         self.pushed(pushed, queue)
     }
@@ -68,7 +68,8 @@ impl Shard {
         payload: &[u8],
         reply_to: &str,
     ) -> Result<(), ApiError> {
-        self.make_room((payload.len() + reply_to.len()) as u64 + MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
+        let bytes = payload.len() as u64;
+        self.make_room(tenant, bytes, bytes + reply_to.len() as u64 + MESSAGE_RECORD_BYTES + PUSH_RECORDS_BYTES);
         let mut engine = self.engine.borrow_mut();
         let pushed = engine.push_request(now_ms, tenant, queue, partition, payload, reply_to, &mut &self.outlet);
         drop(engine);
@@ -100,10 +101,14 @@ impl Shard {
 
     /// Pops for `waiter`. A stopping node parks nobody.
     pub(crate) fn pop_here(&self, now_ms: Millis, mut pop: Pop<'_>, waiter: WaiterId) -> Result<Outcome, ApiError> {
+        // Another shard may not have heard yet that they are switched off, and here nobody would be released again.
+        if !self.grants.is_ephemeral_enabled() {
+            return Err(ApiError::ephemeral_disabled());
+        }
         if self.node.is_stopping() {
             pop.wait_ms = 0;
         }
-        self.make_room(PUSH_RECORDS_BYTES);
+        self.make_room(pop.tenant, 0, PUSH_RECORDS_BYTES);
         let popped = self.engine.borrow_mut().pop(now_ms, &pop, waiter, &mut &self.outlet);
         self.timers.rearm(self);
         popped.map_err(|error| ApiError::pop(error, pop.queue))
@@ -169,10 +174,12 @@ impl Shard {
         Piece { rows, next }
     }
 
-    /// Draws on the node's budgets so that the engine may grow by `bytes` and by one queue, if the node has it.
-    pub(crate) fn make_room(&self, bytes: u64) {
+    /// Draws on the tenant's grant and the node's budgets so that the engine may grow by one queue, `payload_bytes` and
+    /// `memory_bytes` in all, if they have it.
+    pub(crate) fn make_room(&self, tenant: TenantId, payload_bytes: u64, memory_bytes: u64) {
         let mut engine = self.engine.borrow_mut();
-        let memory = self.memory.cover(&self.node.memory, engine.memory_bytes() + bytes);
+        self.draw_on_grant(&mut engine, tenant, payload_bytes);
+        let memory = self.memory.cover(&self.node.memory, engine.memory_bytes() + memory_bytes);
         engine.set_memory_limit(memory);
         let queues = self.queues.cover(&self.node.queues, engine.queues() + 1);
         engine.set_queue_limit(queues);
@@ -185,5 +192,6 @@ impl Shard {
         engine.set_memory_limit(memory);
         let queues = self.queues.trim(&self.node.queues, engine.queues());
         engine.set_queue_limit(queues);
+        self.return_grants(&mut engine);
     }
 }

@@ -12,35 +12,42 @@ use std::sync::{
 use crossbeam_skiplist::SkipMap;
 use queen_ephemeral::TenantId;
 
-/// The rates of all tenants of a node. With a rate of 0 nothing is ever looked up.
-#[derive(Debug)]
-pub(crate) struct Rates {
-    /// Nanoseconds that one message takes at the rate; 0 is off.
+/// How many messages a tenant may push, in a second and at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateLimit {
+    /// Nanoseconds that one message takes at the rate; 0 is no limit.
     interval_ns: u64,
     /// How far ahead of now the virtual clock may stand.
     tolerance_ns: u64,
+}
+
+impl RateLimit {
+    /// `rate` messages a second, `burst` at once; a rate of 0 is no limit.
+    pub(crate) fn new(rate: u64, burst: u64) -> Self {
+        let interval_ns = 1_000_000_000u64.checked_div(rate).map_or(0, |ns| ns.max(1));
+        Self { interval_ns, tolerance_ns: interval_ns.saturating_mul(burst) }
+    }
+}
+
+/// The clocks of all tenants of a node. Of a tenant without a limit nothing is ever looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
     clocks: SkipMap<TenantId, Arc<AtomicU64>>,
 }
 
 impl Rates {
-    /// `rate` messages a second, `burst` at once.
-    pub(crate) fn new(rate: u64, burst: u64) -> Self {
-        let interval_ns = 1_000_000_000u64.checked_div(rate).map_or(0, |ns| ns.max(1));
-        Self { interval_ns, tolerance_ns: interval_ns.saturating_mul(burst), clocks: SkipMap::new() }
-    }
-
     /// Takes `messages` of `tenant`'s rate at `now_ns` since boot, or says in how many milliseconds it would do.
     ///
     /// A call larger than the burst is taken when the bucket is full, and paid for afterwards: it could never pass
     /// otherwise.
-    pub(crate) fn take(&self, tenant: TenantId, messages: u64, now_ns: u64) -> Result<(), u64> {
-        if self.interval_ns == 0 || messages == 0 {
+    pub(crate) fn take(&self, tenant: TenantId, limit: RateLimit, messages: u64, now_ns: u64) -> Result<(), u64> {
+        if limit.interval_ns == 0 || messages == 0 {
             return Ok(());
         }
         let entry = self.clocks.get_or_insert_with(tenant, Default::default);
         let clock = entry.value();
-        let cost_ns = self.interval_ns.saturating_mul(messages);
-        let allowed_ns = now_ns.saturating_add(self.tolerance_ns.saturating_sub(cost_ns));
+        let cost_ns = limit.interval_ns.saturating_mul(messages);
+        let allowed_ns = now_ns.saturating_add(limit.tolerance_ns.saturating_sub(cost_ns));
         let mut seen = clock.load(Ordering::Relaxed);
         loop {
             if seen > allowed_ns {
@@ -64,41 +71,42 @@ mod tests {
 
     #[test]
     fn off_takes_everything() {
-        let rates = Rates::new(0, 0);
-        assert_eq!(rates.take(TenantId::DEFAULT, u64::MAX, START), Ok(()));
+        let (rates, limit) = (Rates::default(), RateLimit::new(0, 0));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, u64::MAX, START), Ok(()));
     }
 
     #[test]
     fn a_burst_passes_and_the_next_message_waits_for_its_interval() {
-        let rates = Rates::new(10, 20);
-        assert_eq!(rates.take(TenantId::DEFAULT, 20, START), Ok(()));
-        assert_eq!(rates.take(TenantId::DEFAULT, 1, START), Err(100));
-        assert_eq!(rates.take(TenantId::DEFAULT, 1, START + SECOND / 10), Ok(()));
-        assert_eq!(rates.take(TenantId::DEFAULT, 1, START + SECOND / 10), Err(100));
+        let (rates, limit) = (Rates::default(), RateLimit::new(10, 20));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 20, START), Ok(()));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START), Err(100));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START + SECOND / 10), Ok(()));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START + SECOND / 10), Err(100));
     }
 
     #[test]
     fn a_call_above_the_burst_passes_on_a_full_bucket_and_is_paid_for() {
-        let rates = Rates::new(10, 20);
-        assert_eq!(rates.take(TenantId::DEFAULT, 50, START), Ok(()));
-        assert_eq!(rates.take(TenantId::DEFAULT, 1, START), Err(3_100));
+        let (rates, limit) = (Rates::default(), RateLimit::new(10, 20));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 50, START), Ok(()));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START), Err(3_100));
     }
 
     #[test]
     fn one_tenant_does_not_use_up_anothers_rate() {
-        let rates = Rates::new(1, 1);
-        assert_eq!(rates.take(TenantId::DEFAULT, 1, START), Ok(()));
-        assert_eq!(rates.take(TenantId([7; 16]), 1, START), Ok(()));
+        let (rates, limit) = (Rates::default(), RateLimit::new(1, 1));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START), Ok(()));
+        assert_eq!(rates.take(TenantId([7; 16]), limit, 1, START), Ok(()));
     }
 
     #[test]
     fn shards_that_race_take_no_more_than_the_burst() {
-        let rates = Rates::new(1, 1_000);
+        let (rates, limit) = (Rates::default(), RateLimit::new(1, 1_000));
         let taken: u64 = std::thread::scope(|scope| {
             let shards: Vec<_> = (0..2)
                 .map(|_| {
-                    scope
-                        .spawn(|| (0..1_000).filter(|_| rates.take(TenantId::DEFAULT, 1, START).is_ok()).count() as u64)
+                    scope.spawn(|| {
+                        (0..1_000).filter(|_| rates.take(TenantId::DEFAULT, limit, 1, START).is_ok()).count() as u64
+                    })
                 })
                 .collect();
             shards.into_iter().map(|shard| shard.join().unwrap()).sum()

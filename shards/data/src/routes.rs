@@ -1,174 +1,203 @@
-//! The table of routes: which paths exist, which method each takes, and what serves it.
+//! The table of routes: which paths exist, which method each takes, who may take it, and what it is for.
 
+use std::sync::LazyLock;
+
+use queen_auth::Access;
 use queen_wire::http::Method;
 
-/// What a request is for. Also the label of its metrics.
+/// The methods that a route takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
-    Push,
-    Pop,
-    /// A pop that waits: the same path, but measured apart, since it is slow by design.
-    WaitingPop,
-    Ack,
-    Request,
-    Exchange,
-    /// An exchange whose pop waits, measured apart like a pop that does.
-    WaitingExchange,
-    Configure,
-    Reset,
+enum Methods {
+    /// GET of what changes something.
+    Get,
+    /// GET of what changes nothing, and HEAD.
+    Read,
+    Post,
+    Put,
     Delete,
-    Queues,
-    Depth,
-    DurablePush,
-    DurablePop,
-    /// As [`Route::WaitingPop`].
-    DurableWaitingPop,
-    DurableAck,
-    DurableAckBatch,
-    ExtendLease,
-    DurableConfigure,
-    DurableDelete,
-    Fetch,
-    /// A fetch that waits, measured apart like a pop that does.
-    WaitingFetch,
-    ChangedPartitions,
-    DurableQueues,
-    DurableQueue,
-    DurableDepth,
-    Namespaces,
-    Tasks,
-    Overview,
-    Partitions,
-    Health,
-    Status,
-    Metrics,
-    Prometheus,
-    /// No such path, or not with that method.
-    None,
 }
 
-impl Route {
-    /// Every route, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 35] = [
-        Self::Push,
-        Self::Pop,
-        Self::WaitingPop,
-        Self::Ack,
-        Self::Request,
-        Self::Exchange,
-        Self::WaitingExchange,
-        Self::Configure,
-        Self::Reset,
-        Self::Delete,
-        Self::Queues,
-        Self::Depth,
-        Self::DurablePush,
-        Self::DurablePop,
-        Self::DurableWaitingPop,
-        Self::DurableAck,
-        Self::DurableAckBatch,
-        Self::ExtendLease,
-        Self::DurableConfigure,
-        Self::DurableDelete,
-        Self::Fetch,
-        Self::WaitingFetch,
-        Self::ChangedPartitions,
-        Self::DurableQueues,
-        Self::DurableQueue,
-        Self::DurableDepth,
-        Self::Namespaces,
-        Self::Tasks,
-        Self::Overview,
-        Self::Partitions,
-        Self::Health,
-        Self::Status,
-        Self::Metrics,
-        Self::Prometheus,
-        Self::None,
-    ];
+impl Methods {
+    fn take(self, method: Method) -> bool {
+        match self {
+            Self::Get => method == Method::Get,
+            Self::Read => matches!(method, Method::Get | Method::Head),
+            Self::Post => method == Method::Post,
+            Self::Put => method == Method::Put,
+            Self::Delete => method == Method::Delete,
+        }
+    }
 
+    /// As `Allow` names them.
+    const fn names(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Read => "GET, HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What a route belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// Ephemeral queues: what the kill switch and grants are for.
+    Ephemeral,
+    /// Durable queues.
+    Durable,
+    /// Who the caller is, and what operators switch and grant.
+    System,
+    /// The node itself: no tenant's. With tenants, what it counts over all of them is for operators.
+    Node,
+}
+
+/// What the table says of a route.
+struct Row {
+    name: &'static str,
+    methods: Methods,
+    /// None where another route's handler gives it.
+    paths: &'static [&'static str],
+    access: Access,
+    surface: Surface,
+}
+
+/// The table: a line without an access level does not compile.
+macro_rules! routes {
+    ($($(#[$doc:meta])* $route:ident $name:literal $methods:ident [$($path:literal),*] $access:ident $surface:ident;)*) => {
+        /// What a request is for. Also the label of its metrics.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Route {
+            $($(#[$doc])* $route,)*
+            /// No such path, or not with that method.
+            None,
+        }
+
+        impl Route {
+            /// Every route, in the order of their discriminants.
+            pub(crate) const ALL: &[Self] = &[$(Self::$route,)* Self::None];
+
+            fn row(self) -> &'static Row {
+                &TABLE[self as usize]
+            }
+        }
+
+        const TABLE: &[Row] = &[
+            $(Row {
+                name: $name,
+                methods: Methods::$methods,
+                paths: &[$($path),*],
+                access: Access::$access,
+                surface: Surface::$surface,
+            },)*
+            Row { name: "none", methods: Methods::Read, paths: &[], access: Access::Open, surface: Surface::Node },
+        ];
+    };
+}
+
+routes! {
+    Push "push" Post ["/api/v1/ephemeral/push"] Push Ephemeral;
+    Pop "pop" Get ["/api/v1/ephemeral/pop"] ReadWrite Ephemeral;
+    /// A pop that waits: the same path, but measured apart, since it is slow by design.
+    WaitingPop "pop_wait" Get [] ReadWrite Ephemeral;
+    Ack "ack" Post ["/api/v1/ephemeral/ack"] ReadWrite Ephemeral;
+    Request "request" Post ["/api/v1/ephemeral/request"] ReadWrite Ephemeral;
+    Exchange "exchange" Post ["/api/v1/ephemeral/exchange"] ReadWrite Ephemeral;
+    /// An exchange whose pop waits, measured apart like a pop that does.
+    WaitingExchange "exchange_wait" Post [] ReadWrite Ephemeral;
+    Configure "configure" Post ["/api/v1/ephemeral/configure"] ReadWrite Ephemeral;
+    Reset "reset" Post ["/api/v1/ephemeral/reset"] ReadWrite Ephemeral;
+    Delete "delete" Delete ["/api/v1/ephemeral/queue/:queue"] ReadWrite Ephemeral;
+    Queues "queues" Read ["/api/v1/ephemeral/queues"] Read Ephemeral;
+    Depth "depth" Read ["/api/v1/ephemeral/queues/:queue/depth"] Read Ephemeral;
+    DurablePush "durable_push" Post ["/api/v1/push"] Push Durable;
+    DurablePop "durable_pop" Get
+        ["/api/v1/pop", "/api/v1/pop/queue/:queue", "/api/v1/pop/queue/:queue/partition/:partition"] ReadWrite Durable;
+    /// As [`Route::WaitingPop`].
+    DurableWaitingPop "durable_pop_wait" Get [] ReadWrite Durable;
+    DurableAck "durable_ack" Post ["/api/v1/ack"] ReadWrite Durable;
+    DurableAckBatch "durable_ack_batch" Post ["/api/v1/ack/batch"] ReadWrite Durable;
+    ExtendLease "lease_extend" Post ["/api/v1/lease/:lease/extend"] ReadWrite Durable;
+    DurableConfigure "durable_configure" Post ["/api/v1/configure"] ReadWrite Durable;
+    DurableQueue "durable_queue" Read ["/api/v1/resources/queues/:queue"] Read Durable;
+    DurableDelete "durable_delete" Delete ["/api/v1/resources/queues/:queue"] Admin Durable;
+    Fetch "fetch" Post ["/api/v1/fetch"] ReadWrite Durable;
+    /// A fetch that waits, measured apart like a pop that does.
+    WaitingFetch "fetch_wait" Post [] ReadWrite Durable;
+    ChangedPartitions "partitions_changed" Post ["/api/v1/partitions/changed"] ReadWrite Durable;
+    DurableQueues "durable_queues" Read ["/api/v1/resources/queues"] Read Durable;
+    DurableDepth "durable_depth" Read ["/api/v1/resources/queues/:queue/depth"] Read Durable;
+    Namespaces "namespaces" Read ["/api/v1/resources/namespaces"] Read Durable;
+    Tasks "tasks" Read ["/api/v1/resources/tasks"] Read Durable;
+    Overview "overview" Read ["/api/v1/resources/overview"] Read Durable;
+    Partitions "partitions" Read ["/api/v1/resources/partitions"] Read Durable;
+    WhoAmI "auth_me" Read ["/auth/me"] Open System;
+    EphemeralState "ephemeral_state" Read ["/api/v1/system/ephemeral"] Admin System;
+    SwitchEphemeral "ephemeral_switch" Post ["/api/v1/system/ephemeral"] Admin System;
+    Quota "quota" Read ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
+    PutQuota "quota_put" Put ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
+    DeleteQuota "quota_delete" Delete ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
+    Health "health" Read ["/health"] Open Node;
+    Status "status" Read ["/status"] Read Node;
+    Metrics "metrics" Read ["/metrics"] Read Node;
+    Prometheus "prometheus" Read ["/metrics/prometheus"] Read Node;
+}
+
+/// The methods of each route's path, as `Allow` shows them: a path may lead to several routes.
+static ALLOW: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let allowed = |row: &Row| {
+        let takers = TABLE.iter().filter(|other| other.paths == row.paths);
+        takers.map(|other| other.methods.names()).collect::<Vec<_>>().join(", ")
+    };
+    TABLE.iter().map(allowed).collect()
+});
+
+impl Route {
     /// The name under which logs and metrics show it.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pop => "pop",
-            Self::WaitingPop => "pop_wait",
-            Self::Ack => "ack",
-            Self::Request => "request",
-            Self::Exchange => "exchange",
-            Self::WaitingExchange => "exchange_wait",
-            Self::Configure => "configure",
-            Self::Reset => "reset",
-            Self::Delete => "delete",
-            Self::Queues => "queues",
-            Self::Depth => "depth",
-            Self::DurablePush => "durable_push",
-            Self::DurablePop => "durable_pop",
-            Self::DurableWaitingPop => "durable_pop_wait",
-            Self::DurableAck => "durable_ack",
-            Self::DurableAckBatch => "durable_ack_batch",
-            Self::ExtendLease => "lease_extend",
-            Self::DurableConfigure => "durable_configure",
-            Self::DurableDelete => "durable_delete",
-            Self::Fetch => "fetch",
-            Self::WaitingFetch => "fetch_wait",
-            Self::ChangedPartitions => "partitions_changed",
-            Self::DurableQueues => "durable_queues",
-            Self::DurableQueue => "durable_queue",
-            Self::DurableDepth => "durable_depth",
-            Self::Namespaces => "namespaces",
-            Self::Tasks => "tasks",
-            Self::Overview => "overview",
-            Self::Partitions => "partitions",
-            Self::Health => "health",
-            Self::Status => "status",
-            Self::Metrics => "metrics",
-            Self::Prometheus => "prometheus",
-            Self::None => "none",
+        self.row().name
+    }
+
+    /// What it belongs to.
+    pub(crate) fn surface(self) -> Surface {
+        self.row().surface
+    }
+
+    /// Who may take it, on a broker with tenants or without.
+    pub(crate) fn access(self, tenants: bool) -> Access {
+        match self.row() {
+            Row { surface: Surface::Node, access: Access::Read, .. } if tenants => Access::Admin,
+            row => row.access,
         }
     }
 
-    /// Whether the tenancy header means something on it: the API does, probes do not.
-    pub(crate) fn is_api(self) -> bool {
-        !matches!(self, Self::Health | Self::Status | Self::Metrics | Self::Prometheus | Self::None)
+    /// The route of the same path that takes the method.
+    fn with(self, method: Method) -> Option<Self> {
+        let paths = self.row().paths;
+        let takes = |route: &&Self| route.row().paths == paths && route.row().methods.take(method);
+        if takes(&&self) { Some(self) } else { Self::ALL.iter().find(takes).copied() }
     }
+}
 
-    /// The methods it takes, as `Allow` shows them. A read that changes nothing answers HEAD too.
-    fn allow(self) -> &'static str {
-        match self {
-            Self::Push
-            | Self::Ack
-            | Self::Request
-            | Self::Exchange
-            | Self::WaitingExchange
-            | Self::Configure
-            | Self::Reset
-            | Self::DurablePush
-            | Self::DurableAck
-            | Self::DurableAckBatch
-            | Self::ExtendLease
-            | Self::DurableConfigure
-            | Self::Fetch
-            | Self::WaitingFetch
-            | Self::ChangedPartitions => "POST",
-            Self::Pop | Self::WaitingPop | Self::DurablePop | Self::DurableWaitingPop => "GET",
-            Self::Delete => "DELETE",
-            // One path, two routes.
-            Self::DurableQueue | Self::DurableDelete => "GET, HEAD, DELETE",
-            _ => "GET, HEAD",
-        }
-    }
+/// A route as documentation and tests see it.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteLine {
+    /// Its first method.
+    pub method: &'static str,
+    /// Its path; a segment that begins with `:` names something.
+    pub path: &'static str,
+    /// Who may take it on a broker without tenants. On one with tenants, what [`Access::Read`] opens of the node itself
+    /// is for [`Access::Admin`].
+    pub access: Access,
+}
 
-    fn takes(self, method: Method) -> bool {
-        let name = match method {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Delete => "DELETE",
-            _ => return false,
-        };
-        self.allow().split(", ").any(|taken| taken == name)
-    }
+/// Every path that is served, with every method.
+pub fn route_lines() -> impl Iterator<Item = RouteLine> {
+    TABLE.iter().flat_map(|row| {
+        let method = row.methods.names().split(',').next().unwrap_or_default();
+        row.paths.iter().map(move |&path| RouteLine { method, path, access: row.access })
+    })
 }
 
 /// Where a request leads.
@@ -184,17 +213,17 @@ pub(crate) enum Resolved<'p> {
 
 /// Finds the route. Paths are exact: a trailing slash is another path.
 pub(crate) fn resolve(method: Method, path: &str) -> Resolved<'_> {
-    let Some((route, segments)) = find(path) else { return Resolved::Unknown };
-    if !route.takes(method) {
-        return Resolved::WrongMethod { allow: route.allow() };
+    let Some((first, segments)) = find(path) else { return Resolved::Unknown };
+    match first.with(method) {
+        Some(route) => Resolved::Route { route, segments },
+        None => Resolved::WrongMethod { allow: &ALLOW[first as usize] },
     }
-    let route = if route == Route::DurableQueue && method == Method::Delete { Route::DurableDelete } else { route };
-    Resolved::Route { route, segments }
 }
 
 /// A route and the segments that name things on it.
 type Found<'p> = Option<(Route, [Option<&'p str>; 2])>;
 
+/// The first route of a path, whatever its method.
 fn find(path: &str) -> Found<'_> {
     if let Some(path) = path.strip_prefix("/api/v1/") {
         return match path.strip_prefix("ephemeral/") {
@@ -207,6 +236,7 @@ fn find(path: &str) -> Found<'_> {
         "/status" => Route::Status,
         "/metrics" => Route::Metrics,
         "/metrics/prometheus" => Route::Prometheus,
+        "/auth/me" => Route::WhoAmI,
         _ => return None,
     };
     Some((route, [None, None]))
@@ -246,6 +276,7 @@ fn find_durable(path: &str) -> Found<'_> {
         "resources/tasks" => Route::Tasks,
         "resources/overview" => Route::Overview,
         "resources/partitions" => Route::Partitions,
+        "system/ephemeral" => Route::EphemeralState,
         _ => return find_by_name(path),
     };
     Some((route, [None, None]))
@@ -263,6 +294,9 @@ fn find_by_name(path: &str) -> Found<'_> {
             Some(queue) => named(Route::DurableDepth, queue, None),
             None => named(Route::DurableQueue, queue, None),
         };
+    }
+    if let Some(tenant) = path.strip_prefix("system/ephemeral/quota/") {
+        return named(Route::Quota, tenant, None);
     }
     named(Route::ExtendLease, path.strip_prefix("lease/")?.strip_suffix("/extend")?, None)
 }
@@ -350,9 +384,45 @@ mod tests {
     }
 
     #[test]
-    fn all_lists_the_routes_in_their_order() {
-        for (index, route) in Route::ALL.iter().enumerate() {
-            assert_eq!(*route as usize, index);
+    fn every_line_of_the_table_is_found_by_its_path_and_method() {
+        for (index, (&route, row)) in Route::ALL.iter().zip(TABLE).enumerate() {
+            assert_eq!(route as usize, index);
+            for path in row.paths {
+                let (path, named) = (path.replace(':', "a-"), path.matches(':').count());
+                for name in row.methods.names().split(", ") {
+                    let method = match name {
+                        "GET" => Method::Get,
+                        "HEAD" => Method::Head,
+                        "POST" => Method::Post,
+                        "PUT" => Method::Put,
+                        _ => Method::Delete,
+                    };
+                    let Resolved::Route { route: found, segments } = resolve(method, &path) else {
+                        panic!("{name} {path} leads nowhere");
+                    };
+                    assert_eq!((found, segments.iter().flatten().count()), (route, named), "{name} {path}");
+                }
+                assert_eq!(resolve(Method::Patch, &path), Resolved::WrongMethod { allow: &ALLOW[index] });
+            }
         }
+    }
+
+    #[test]
+    fn a_path_with_several_routes_allows_the_methods_of_all() {
+        assert_eq!(
+            resolve(Method::Patch, "/api/v1/system/ephemeral/quota/t"),
+            Resolved::WrongMethod { allow: "GET, HEAD, PUT, DELETE" }
+        );
+        assert_eq!(
+            resolve(Method::Put, "/api/v1/system/ephemeral"),
+            Resolved::WrongMethod { allow: "GET, HEAD, POST" }
+        );
+    }
+
+    #[test]
+    fn what_the_node_counts_over_all_tenants_is_for_operators() {
+        assert_eq!(Route::Metrics.access(false), Access::Read);
+        assert_eq!(Route::Metrics.access(true), Access::Admin);
+        assert_eq!(Route::DurableQueues.access(true), Access::Read);
     }
 }

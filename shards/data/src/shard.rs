@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use queen_auth::Authenticator;
 use queen_ephemeral::{Engine, EngineConfig, Millis};
 use queen_fabric::{
     ShardId,
@@ -18,10 +19,12 @@ use queen_fabric::{
 use queen_wire::http::Limits;
 
 use crate::{
-    budget::{Counted, Grant},
+    admission::Auth,
+    budget::{Counted, Share},
     clock::Clock,
     connection::{Buffers, Out},
     ephemeral::declare::Declarations,
+    grants::Grants,
     listener,
     node::Node,
     observe::Metrics,
@@ -77,9 +80,12 @@ pub(crate) struct Shard {
     pub(crate) peers: Port<DataProtocol>,
     pub(crate) store: StoreLane,
     pub(crate) declarations: Declarations,
+    pub(crate) grants: Grants,
+    /// Judges tokens, where they are asked for.
+    pub(crate) authenticator: RefCell<Option<Authenticator>>,
     pub(crate) metrics: Metrics,
-    pub(crate) memory: Grant,
-    pub(crate) queues: Grant,
+    pub(crate) memory: Share,
+    pub(crate) queues: Share,
     pub(crate) parked: Counted,
     pub(crate) connections: Counted,
     pub(crate) buffered: Counted,
@@ -111,9 +117,11 @@ impl Shard {
             outlet: Outlet::new(node.boot_epoch, peers.clone()),
             store: StoreLane::new(seed.store.open()),
             declarations: Declarations::new(),
+            grants: Grants::new(),
+            authenticator: RefCell::new(node.auth.as_ref().map(Auth::authenticator)),
             metrics: Metrics::new(),
-            memory: Grant::of(config.ephemeral_max_bytes, shards, MEMORY_CHUNK_MAX_BYTES),
-            queues: Grant::of(config.ephemeral_max_queues, shards, COUNT_CHUNK_MAX),
+            memory: Share::of(config.ephemeral_max_bytes, shards, MEMORY_CHUNK_MAX_BYTES),
+            queues: Share::of(config.ephemeral_max_queues, shards, COUNT_CHUNK_MAX),
             parked: Counted::of(config.ephemeral_max_parked, shards, COUNT_CHUNK_MAX),
             connections: Counted::of(config.max_connections, shards, COUNT_CHUNK_MAX),
             buffered: Counted::of(config.max_buffered_bytes, shards, BUFFERED_CHUNK_MAX_BYTES),
@@ -146,16 +154,21 @@ impl Shard {
 /// When the listener cannot be opened.
 pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: impl FnOnce()) -> std::io::Result<()> {
     let (shard, declared) = Shard::new(seed);
+    rt::spawn_local(store::run(Rc::clone(&shard))).detach();
     match declared {
-        Some(declared) => shard.restore(declared),
+        Some(declared) => {
+            shard.restore(declared);
+            // What was switched off stays so from the first request on.
+            shard.learn_control().await;
+        }
         None => rt::spawn_local(Rc::clone(&shard).restore_later()).detach(),
     }
     let listener = rt::TcpListener::bind(shard.node.config.listen)?;
     rt::spawn_local(pump::run(Rc::clone(&shard))).detach();
-    rt::spawn_local(store::run(Rc::clone(&shard))).detach();
     rt::spawn_local(timers::run_engine(Rc::clone(&shard))).detach();
     rt::spawn_local(timers::run_sweep(Rc::clone(&shard))).detach();
     rt::spawn_local(Rc::clone(&shard).run_declarations()).detach();
+    rt::spawn_local(Rc::clone(&shard).follow_control()).detach();
     let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
     listening();
     stop.await;

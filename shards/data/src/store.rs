@@ -5,7 +5,10 @@ use std::{future::poll_fn, rc::Rc, sync::Arc};
 use queen_fabric::{
     ShardId,
     port::{Asked, Incoming, Port, PortCounters},
-    protocol::store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    protocol::{
+        control::Control,
+        store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
+    },
     rt,
 };
 use queen_log::{
@@ -45,6 +48,14 @@ impl StoreLane {
         match self.port.ask_parked(self.role(), StoreAsk::Declarations).await.answer {
             StoreAnswer::Declarations(declared) => declared,
             other => unreachable!("asked for declarations, not for {other:?}"),
+        }
+    }
+
+    /// What is switched and granted, as soon as it is not what it was at version `seen`, and its version.
+    pub(crate) async fn control_after(&self, seen: u64) -> (Arc<Control>, u64) {
+        match self.port.ask_parked(self.role(), StoreAsk::WatchControl { seen }).await.answer {
+            StoreAnswer::Control { control, version, .. } => (control, version),
+            other => unreachable!("asked for what is switched and granted, not for {other:?}"),
         }
     }
 

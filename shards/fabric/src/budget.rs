@@ -11,45 +11,54 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 
-/// What is left of a node-wide limit. Clones are the same pool.
+/// A limit that shards share, and what they hold of it together. Clones are the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    shared: Arc<Limits>,
+    shared: Arc<Limit>,
 }
 
 #[derive(Debug)]
-struct Limits {
-    free: CachePadded<AtomicU64>,
-    total: u64,
+struct Limit {
+    taken: CachePadded<AtomicU64>,
+    total: AtomicU64,
 }
 
+// The units order nothing but themselves: everything is relaxed throughout.
 impl Pool {
     /// A pool of `total` units, all free.
     #[must_use]
     pub fn new(total: u64) -> Self {
-        Self { shared: Arc::new(Limits { free: CachePadded::new(AtomicU64::new(total)), total }) }
+        let limit = Limit { taken: CachePadded::new(AtomicU64::new(0)), total: AtomicU64::new(total) };
+        Self { shared: Arc::new(limit) }
     }
 
     /// All units, taken or free.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.shared.total
+        self.shared.total.load(Ordering::Relaxed)
+    }
+
+    /// Changes how many units there are. Those that are taken stay so: when they are more, none is free until enough
+    /// came back.
+    pub fn resize(&self, total: u64) {
+        self.shared.total.store(total, Ordering::Relaxed);
     }
 
     /// Units that no shard holds.
     #[must_use]
     pub fn free(&self) -> u64 {
-        self.shared.free.load(Ordering::Relaxed)
+        self.total().saturating_sub(self.shared.taken.load(Ordering::Relaxed))
     }
 
     /// Takes up to `wanted` units and returns how many: fewer, or none, when the pool runs out.
     #[must_use = "what was taken has to be given back"]
     pub fn take(&self, wanted: u64) -> u64 {
-        // The units order nothing but themselves: relaxed throughout.
-        let taken =
-            self.shared.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| Some(free - wanted.min(free)));
-        match taken {
-            Ok(free) | Err(free) => wanted.min(free),
+        let total = self.total();
+        let share = |taken: u64| wanted.min(total.saturating_sub(taken));
+        let before =
+            self.shared.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| Some(taken + share(taken)));
+        match before {
+            Ok(taken) | Err(taken) => share(taken),
         }
     }
 
@@ -57,10 +66,10 @@ impl Pool {
     ///
     /// # Panics
     ///
-    /// When the pool would hold more than its total: more was given than taken.
+    /// When more is given back than was taken.
     pub fn give(&self, units: u64) {
-        let before = self.shared.free.fetch_add(units, Ordering::Relaxed);
-        assert!(before + units <= self.shared.total, "more units given back than were taken");
+        let before = self.shared.taken.fetch_sub(units, Ordering::Relaxed);
+        assert!(before >= units, "more units given back than were taken");
     }
 }
 
@@ -80,6 +89,18 @@ mod tests {
     #[should_panic(expected = "more units given back than were taken")]
     fn what_was_not_taken_cannot_be_given_back() {
         Pool::new(10).give(1);
+    }
+
+    #[test]
+    fn a_pool_that_shrank_gives_nothing_until_enough_came_back() {
+        let pool = Pool::new(10);
+        assert_eq!(pool.take(8), 8);
+        pool.resize(5);
+        assert_eq!((pool.free(), pool.take(1)), (0, 0));
+        pool.give(4);
+        assert_eq!((pool.free(), pool.take(9)), (1, 1));
+        pool.resize(7);
+        assert_eq!(pool.take(9), 2);
     }
 
     #[test]

@@ -260,10 +260,7 @@ pub enum AckRefusal {
     /// Partition or transaction id are missing, or the partition is no UUID.
     #[error("db error: `partitionId` must be a UUID and `transactionId` a string")]
     Malformed,
-    /// It belongs to another tenant.
-    #[error("partition not owned by tenant")]
-    ForeignPartition,
-    /// No such partition, or the group never popped it.
+    /// The tenant has no such partition, or the group never popped it.
     #[error("consumer not found")]
     NoConsumer,
     /// The lease is not, or no longer, the one that holds the partition.

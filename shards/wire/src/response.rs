@@ -34,6 +34,8 @@ pub struct Head {
     pub retry_after_s: Option<u32>,
     /// `allow`: the methods of the route, as the header has them.
     pub allow: Option<&'static str>,
+    /// Says `www-authenticate: Bearer`.
+    pub wants_token: bool,
     /// Says `cache-control: no-cache`.
     pub no_cache: bool,
     /// The answer to HEAD: the body's length without the body.
@@ -51,6 +53,7 @@ impl Head {
             content_type: ContentType::Json,
             retry_after_s: None,
             allow: None,
+            wants_token: false,
             no_cache: false,
             body_omitted: false,
             http10: false,
@@ -111,6 +114,9 @@ fn write_fields(out: &mut Vec<u8>, head: &Head) {
     }
     if let Some(methods) = head.allow {
         field(out, "allow", methods);
+    }
+    if head.wants_token {
+        field(out, "www-authenticate", "Bearer");
     }
     if head.no_cache {
         field(out, "cache-control", "no-cache");
@@ -264,13 +270,14 @@ mod tests {
             content_type: ContentType::Prometheus,
             retry_after_s: Some(3),
             allow: Some("GET, HEAD"),
+            wants_token: true,
             no_cache: true,
             ..Head::json(405)
         };
         assert_eq!(
             written(head, "x"),
             "HTTP/1.1 405 Method Not Allowed\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n\
-             connection: close\r\nretry-after: 3\r\nallow: GET, HEAD\r\ncache-control: no-cache\r\n\
+             connection: close\r\nretry-after: 3\r\nallow: GET, HEAD\r\nwww-authenticate: Bearer\r\ncache-control: no-cache\r\n\
              content-length: 1\r\n\r\nx"
         );
     }

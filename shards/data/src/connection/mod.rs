@@ -5,6 +5,7 @@
 //! for what was read ahead while a response is awaited, and for a response that the socket did not take at once.
 
 mod exchange;
+mod held;
 mod later;
 mod out;
 mod stream;
@@ -20,13 +21,13 @@ use queen_ephemeral::Millis;
 use queen_fabric::rt;
 use queen_wire::http::{CONTINUE, Decoded, Decoder, HttpError, Phase};
 
-use self::out::Handed;
 pub(crate) use self::{
     exchange::{Exchange, Part},
     later::{Later, Operation, Outcome, ParkedPermit, Waiting, Waits},
     out::{Buffers, Frame, Out},
     stream::Stream,
 };
+use self::{held::Held, out::Handed};
 use crate::{dispatch::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
@@ -54,6 +55,11 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
                     return;
                 }
             }
+            Turn::Hold(held) => {
+                if connection.hold(*held).await.is_err() {
+                    return;
+                }
+            }
             Turn::Close => {
                 // A response that says «close» is out.
                 connection.stream.finish();
@@ -68,6 +74,8 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
 enum Turn {
     /// Wait for a response, with one eye on the socket.
     Wait(Box<Later>),
+    /// Wait for what decides about a request.
+    Hold(Box<Held>),
     /// End it in order.
     Close,
     /// The other side is gone already.
@@ -77,8 +85,16 @@ enum Turn {
 /// The client is gone, or as good as.
 struct Gone;
 
-/// What came of serving: a response to wait for, or nothing more for now.
-type Served = Result<Option<Box<Later>>, Gone>;
+/// What came of serving: something to wait for, or nothing more for now.
+type Served = Result<Option<Awaited>, Gone>;
+
+/// What the last request that was served waits for.
+enum Awaited {
+    /// Its response.
+    Later(Box<Later>),
+    /// What decides about it.
+    Held(Box<Held>),
+}
 
 /// What comes after the requests that were complete.
 enum Next {
@@ -86,8 +102,8 @@ enum Next {
     Read,
     /// The responses should leave before more are made.
     Flush,
-    /// The last request's response has to be waited for.
-    Wait(Box<Later>),
+    /// The last request's response has to be waited for, or what decides about it.
+    Wait(Awaited),
     /// The last response ends the connection.
     Close,
 }
@@ -187,7 +203,8 @@ impl Connection {
             };
             match served {
                 Ok(None) => {}
-                Ok(Some(later)) => return Poll::Ready(Turn::Wait(later)),
+                Ok(Some(Awaited::Later(later))) => return Poll::Ready(Turn::Wait(later)),
+                Ok(Some(Awaited::Held(held))) => return Poll::Ready(Turn::Hold(held)),
                 Err(Gone) => return Poll::Ready(Turn::Gone),
             }
         }
@@ -356,7 +373,14 @@ impl Connection {
                     let ended = Instant::now();
                     shard.metrics.observe_turn(route, ended - started);
                     match handled {
-                        Handled::Later(later) => break Next::Wait(Box::new(later)),
+                        Handled::Later(later) => break Next::Wait(Awaited::Later(Box::new(later))),
+                        Handled::Undecided { until } => match Held::take(&shard, &request, started, until) {
+                            Ok(held) => break Next::Wait(Awaited::Held(Box::new(held))),
+                            Err(error) => {
+                                out.reply(&Frame::last(started), &error.into());
+                                break Next::Close;
+                            }
+                        },
                         Handled::Done => shard.metrics.observe_request(route, ended - started),
                     }
                     started = ended;
@@ -374,7 +398,7 @@ impl Connection {
     }
 
     /// Takes note of what comes after the requests that were served.
-    fn follow(&mut self, next: Next) -> Option<Box<Later>> {
+    fn follow(&mut self, next: Next) -> Option<Awaited> {
         self.fresh = false;
         match next {
             Next::Read => None,
@@ -382,9 +406,9 @@ impl Connection {
                 self.fresh = true;
                 None
             }
-            Next::Wait(later) => {
+            Next::Wait(awaited) => {
                 self.fresh = !self.input.is_empty();
-                Some(later)
+                Some(awaited)
             }
             Next::Close => {
                 self.closing = true;
@@ -446,16 +470,20 @@ impl Connection {
     /// Waits for a response that is being made, and writes it. While it waits it reads ahead, so that a client that
     /// goes is seen.
     async fn wait(&mut self, mut later: Later) -> Result<(), Gone> {
-        // What was served before has to leave first.
-        poll_fn(|cx| match self.poll_unsent(cx) {
-            Poll::Pending => self.pending(cx, Activity::Write).map(|_| Err(Gone)),
-            ready => ready,
-        })
-        .await?;
+        self.flush().await?;
         self.slot.disarm();
         let answered = poll_fn(|cx| self.poll_later(cx, &mut later)).await;
         self.phase = Activity::Serving;
         answered
+    }
+
+    /// Writes what was served before: it has to leave before something is waited for.
+    async fn flush(&mut self) -> Result<(), Gone> {
+        poll_fn(|cx| match self.poll_unsent(cx) {
+            Poll::Pending => self.pending(cx, Activity::Write).map(|_| Err(Gone)),
+            ready => ready,
+        })
+        .await
     }
 
     fn poll_later(&mut self, cx: &mut Context<'_>, later: &mut Later) -> Poll<Result<(), Gone>> {

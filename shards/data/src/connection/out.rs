@@ -137,6 +137,7 @@ impl Out {
         let head = Head {
             retry_after_s: reply.retry_after_s,
             allow: reply.allow,
+            wants_token: reply.wants_token,
             no_cache: reply.content_type == ContentType::Prometheus,
             ..head(frame, reply.status, reply.content_type)
         };

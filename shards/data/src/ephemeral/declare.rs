@@ -165,7 +165,7 @@ impl Shard {
     }
 
     fn apply(&self, now_ms: u64, tenant: TenantId, queue: &str, options: &Options) -> Result<(), ApiError> {
-        self.make_room(queue.len() as u64 + 1024);
+        self.make_room(tenant, 0, queue.len() as u64 + 1024);
         let applied =
             self.engine.borrow_mut().configure(now_ms, tenant, queue, engine_options(options), &mut &self.outlet);
         self.timers.rearm(self);

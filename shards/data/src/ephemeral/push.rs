@@ -66,8 +66,8 @@ impl Shard {
 
     pub(super) fn take_rate(&self, call: &Call<'_>, messages: u64) -> Result<(), ApiError> {
         let now_ns = call.now.saturating_duration_since(self.node.boot).as_nanos() as u64;
-        self.node.rates.take(call.tenant, messages, now_ns).map_err(|wait_ms| {
-            let rate = self.node.config.ephemeral_rate;
+        let (rate, limit) = self.rate_of(call.tenant);
+        self.node.rates.take(call.tenant, limit, messages, now_ns).map_err(|wait_ms| {
             ApiError::new(
                 Code::RateLimited,
                 format!("The tenant's rate of {rate} messages a second is used up; try again in {wait_ms} ms"),

@@ -79,6 +79,11 @@ impl Shard {
         waiter: WaiterId,
     ) -> Result<(), ApiError> {
         let &Requested { tenant, queue, partition, payload, reply_to, wait_ms } = request;
+        // As in `pop_here`.
+        if !self.grants.is_ephemeral_enabled() {
+            self.outlet.waiters().borrow_mut().remove(waiter);
+            return Err(ApiError::ephemeral_disabled());
+        }
         let opened = self.engine.borrow_mut().open_inbox(now_ms, tenant, reply_to, wait_ms, waiter);
         let inbox = opened.map_err(|error| {
             self.outlet.waiters().borrow_mut().remove(waiter);

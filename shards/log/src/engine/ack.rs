@@ -235,7 +235,8 @@ impl<T: Copy> Log<T> {
         };
         let queue = self.cache.partitions[partition].queue;
         if self.cache.queues[queue].row.tenant != tenant {
-            return Err(AckRefusal::ForeignPartition);
+            // As for a partition that nobody has: a tenant does not learn of another's.
+            return Err(AckRefusal::NoConsumer);
         }
         let name = Arc::clone(group);
         let group = self.group_of(queue, group);

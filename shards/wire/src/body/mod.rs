@@ -1,8 +1,8 @@
-//! The request bodies of the ephemeral routes, read in one pass each.
+//! The request bodies of the ephemeral routes, and of what operators switch and grant for them, read in one pass each.
 //!
 //! Rules that hold for all of them: members may come in any order; of a member given twice the last
-//! counts; members that a body does not have are ignored, except among the options of `configure`,
-//! whose list is closed; a member that may be absent may be `null`. A text that is no JSON is
+//! counts; members that a body does not have are ignored, except among the options of `configure`
+//! and in a grant, whose lists are closed; a member that may be absent may be `null`. A text that is no JSON is
 //! [`BodyError::Json`] wherever in it the fault stands, even if a member before it is wrong too.
 //!
 //! simd-json is not used here: it refuses a lone surrogate or `1e999` even in a member that nobody
@@ -10,6 +10,7 @@
 
 mod ack;
 mod configure;
+mod control;
 mod error;
 mod exchange;
 pub(crate) mod fields;
@@ -20,6 +21,7 @@ use std::borrow::Cow;
 
 pub use ack::{Ack, AckBody, parse_ack};
 pub use configure::{ConfigureBody, Options, Policy, WindowBuffer, parse_configure, parse_options};
+pub use control::{GrantBody, parse_grant, parse_switch};
 pub use error::BodyError;
 pub use exchange::{ExchangeBody, ExchangePush, parse_exchange};
 pub use push::{PushBody, Span, parse_push};

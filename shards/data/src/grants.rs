@@ -1,0 +1,210 @@
+//! What operators have switched and granted, as a shard applies it to ephemeral queues: whether they are served at all,
+//! which tenants may use them, and how much.
+//!
+//! The store role keeps it and tells every shard when it changes. A tenant's bytes and queues span shards: each shard
+//! draws on the tenant's pool in chunks, as it does on the node's, so a limit is never exceeded, and approximate in when
+//! it is reached.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+};
+
+use crossbeam_skiplist::SkipMap;
+use queen_ephemeral::{Engine, TenantId, TenantLimit};
+use queen_fabric::{
+    budget::Pool,
+    protocol::control::{Control, Grant},
+};
+
+use crate::{
+    budget::Share,
+    error::{ApiError, Code},
+    rate::RateLimit,
+    shard::Shard,
+};
+
+/// The most bytes and queues of a tenant's grant that a shard takes at a time.
+const BYTES_CHUNK_MAX: u64 = 256 * 1024;
+const QUEUES_CHUNK_MAX: u64 = 16;
+
+/// What the shards of a node hold of each tenant's grant, together.
+#[derive(Debug, Default)]
+pub(crate) struct TenantPools(SkipMap<TenantId, TenantPool>);
+
+#[derive(Clone, Debug)]
+struct TenantPool {
+    bytes: Pool,
+    queues: Pool,
+}
+
+impl TenantPools {
+    /// The tenant's pool, at the size of its grant.
+    fn sized(&self, tenant: TenantId, limit: TenantLimit) -> TenantPool {
+        let fresh = || TenantPool { bytes: Pool::new(limit.bytes), queues: Pool::new(limit.queues) };
+        let pool = self.0.get_or_insert_with(tenant, fresh).value().clone();
+        pool.bytes.resize(limit.bytes);
+        pool.queues.resize(limit.queues);
+        pool
+    }
+}
+
+/// What this shard holds of one tenant's grant.
+struct Credit {
+    pool: TenantPool,
+    bytes: Share,
+    queues: Share,
+}
+
+/// A shard's view of what was switched and granted.
+pub(crate) struct Grants {
+    /// 0 until the store was read for the first time.
+    version: Cell<u64>,
+    control: RefCell<Arc<Control>>,
+    /// Of tenants whose grants have a limit.
+    credits: RefCell<HashMap<TenantId, Credit>>,
+}
+
+impl Grants {
+    pub(crate) fn new() -> Self {
+        Self { version: Cell::new(0), control: RefCell::default(), credits: RefCell::default() }
+    }
+
+    /// Whether ephemeral queues are served.
+    pub(crate) fn is_ephemeral_enabled(&self) -> bool {
+        self.control.borrow().ephemeral_enabled
+    }
+
+    fn grant_of(&self, tenant: TenantId) -> Option<Grant> {
+        self.control.borrow().grants.get(&tenant.0).copied()
+    }
+}
+
+/// The limit in a grant, if it has one.
+fn limit_of(grant: &Grant) -> Option<TenantLimit> {
+    (grant.max_bytes.is_some() || grant.max_queues.is_some()).then(|| TenantLimit {
+        bytes: grant.max_bytes.unwrap_or(u64::MAX),
+        queues: grant.max_queues.unwrap_or(u64::MAX),
+    })
+}
+
+impl Shard {
+    /// Whether a tenant may use ephemeral queues now: the switch, then its grant.
+    pub(crate) fn check_ephemeral(&self, tenant: TenantId) -> Result<(), ApiError> {
+        if !self.grants.is_ephemeral_enabled() {
+            return Err(ApiError::ephemeral_disabled());
+        }
+        if tenant == TenantId::DEFAULT {
+            return Ok(());
+        }
+        match self.grants.grant_of(tenant) {
+            Some(grant) if grant.enabled => Ok(()),
+            None if !self.node.config.ephemeral_require_grant => Ok(()),
+            None if self.grants.version.get() == 0 => {
+                Err(ApiError::new(Code::EphemeralUnavailable, "The tenant's grant could not be read yet; try again"))
+            }
+            _ => Err(ApiError::new(Code::FeatureGated, "The tenant has no grant for ephemeral queues")),
+        }
+    }
+
+    /// The rate at which a tenant may push: its grant's, or else every tenant's. In messages a second for the message to
+    /// who exceeds it, and ready to count with.
+    pub(crate) fn rate_of(&self, tenant: TenantId) -> (u64, RateLimit) {
+        let config = &self.node.config;
+        let granted = if tenant == TenantId::DEFAULT { None } else { self.grants.grant_of(tenant) };
+        match granted.and_then(|grant| grant.max_msgs_per_sec) {
+            Some(rate) => (rate, RateLimit::new(rate, rate.saturating_mul(2))),
+            None => (config.ephemeral_rate, RateLimit::new(config.ephemeral_rate, config.ephemeral_burst)),
+        }
+    }
+
+    /// Draws on a tenant's grant so that it may hold `bytes` and one queue more, if the grant has them.
+    pub(crate) fn draw_on_grant(&self, engine: &mut Engine, tenant: TenantId, bytes: u64) {
+        if let Some(credit) = self.grants.credits.borrow().get(&tenant) {
+            let usage = engine.tenant_usage(tenant);
+            let limit = TenantLimit {
+                bytes: credit.bytes.cover(&credit.pool.bytes, usage.bytes.saturating_add(bytes)),
+                queues: credit.queues.cover(&credit.pool.queues, usage.queues + 1),
+            };
+            engine.set_tenant_limit(tenant, Some(limit));
+        }
+    }
+
+    /// Gives back what tenants do not need at the moment.
+    pub(crate) fn return_grants(&self, engine: &mut Engine) {
+        for (tenant, credit) in &*self.grants.credits.borrow() {
+            let usage = engine.tenant_usage(*tenant);
+            let limit = TenantLimit {
+                bytes: credit.bytes.trim(&credit.pool.bytes, usage.bytes),
+                queues: credit.queues.trim(&credit.pool.queues, usage.queues),
+            };
+            engine.set_tenant_limit(*tenant, Some(limit));
+        }
+    }
+
+    /// Applies what was switched and granted, as the store has it now.
+    fn apply_control(&self, control: Arc<Control>, version: u64) {
+        let was_enabled = self.grants.is_ephemeral_enabled();
+        self.grants.version.set(version);
+        *self.grants.control.borrow_mut() = Arc::clone(&control);
+        self.resize_grants(&control);
+        if was_enabled && !control.ephemeral_enabled {
+            tracing::debug!(shard = self.id(), "ephemeral queues are switched off");
+            self.outlet.refuse_those_released(true);
+            self.engine.borrow_mut().release_waiters(&mut &self.outlet);
+            self.outlet.refuse_those_released(false);
+            self.timers.rearm(self);
+        }
+    }
+
+    /// Fits pools, credits and the engine's limits to the grants.
+    fn resize_grants(&self, control: &Control) {
+        let mut engine = self.engine.borrow_mut();
+        let mut credits = self.grants.credits.borrow_mut();
+        credits.retain(|tenant, credit| {
+            let kept = control.grants.get(&tenant.0).is_some_and(|grant| limit_of(grant).is_some());
+            if !kept {
+                engine.set_tenant_limit(*tenant, None);
+                credit.bytes.release(&credit.pool.bytes);
+                credit.queues.release(&credit.pool.queues);
+            }
+            kept
+        });
+        let shards = self.peers.shards();
+        for (&tenant, grant) in &control.grants {
+            let (tenant, Some(limit)) = (TenantId(tenant), limit_of(grant)) else { continue };
+            if tenant == TenantId::DEFAULT {
+                continue;
+            }
+            let pool = self.node.tenants.sized(tenant, limit);
+            let (held_bytes, held_queues) = match credits.remove(&tenant) {
+                Some(credit) => (credit.bytes, credit.queues),
+                None => (Share::default(), Share::default()),
+            };
+            let credit = Credit {
+                pool,
+                bytes: held_bytes.resized(limit.bytes, shards, BYTES_CHUNK_MAX),
+                queues: held_queues.resized(limit.queues, shards, QUEUES_CHUNK_MAX),
+            };
+            credits.insert(tenant, credit);
+        }
+        drop(credits);
+        // What a shard holds is the engine's limit, from the start.
+        self.return_grants(&mut engine);
+    }
+
+    /// Takes in what was switched and granted, if the store role knows it by now.
+    pub(crate) async fn learn_control(&self) {
+        let (control, version) = self.store.control_after(self.grants.version.get()).await;
+        self.apply_control(control, version);
+    }
+
+    /// Follows what is switched and granted, for as long as the shard runs.
+    pub(crate) async fn follow_control(self: Rc<Self>) {
+        loop {
+            self.learn_control().await;
+        }
+    }
+}
