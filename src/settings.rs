@@ -4,6 +4,7 @@
 //! made from it. This file owns the typed result and the checks that need more than one setting.
 //! Pure: the environment comes in as a function, so a test is a closure. Called by `boot` alone.
 
+pub mod jwt;
 mod kind;
 mod render;
 mod storage;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 use queen_fabric::placement::CpuList;
 
+use jwt::Jwt;
 pub use render::{effective, help, markdown, non_default};
 pub use storage::Storage;
 pub use unknown::unknown_names;
@@ -35,6 +37,8 @@ pub struct Settings {
     pub storage: Storage,
     /// Limits and defaults of ephemeral queues.
     pub ephemeral: Ephemeral,
+    /// Who may do what.
+    pub jwt: Jwt,
     /// What is logged, and how.
     pub log: Log,
 }
@@ -223,6 +227,7 @@ impl Settings {
             process: Process::default(),
             storage: Storage::default(),
             ephemeral: Ephemeral::default(),
+            jwt: Jwt::default(),
             log: Log::default(),
         };
         let mut errors = Vec::new();
@@ -250,25 +255,25 @@ impl Default for Settings {
     }
 }
 
-/// Two settings that are each in range and do not go together.
+/// Settings that are each in range and do not go together.
 struct Contradiction {
     error: SettingError,
-    other: &'static str,
+    others: Vec<&'static str>,
 }
 
 impl Contradiction {
     fn involves_any(&self, errors: &[SettingError]) -> bool {
-        errors.iter().any(|error| error.name == self.error.name || error.name == self.other)
+        errors.iter().any(|error| error.name == self.error.name || self.others.contains(&error.name))
     }
 }
 
-/// The checks that need two settings: each names the one to change and the one it must fit.
+/// The checks that need two settings or more: each names the one to change and those it must fit.
 fn contradictions(settings: &Settings) -> Vec<Contradiction> {
     let mut found = Vec::new();
     let mut must = |holds: bool, name, value: String, relation: &str, other, limit: u64| {
         if !holds {
             let right = format!("{relation} {other} ({limit})");
-            found.push(Contradiction { error: SettingError { name, value, right }, other });
+            found.push(Contradiction { error: SettingError { name, value, right }, others: vec![other] });
         }
     };
     let (http, ephemeral) = (&settings.http, &settings.ephemeral);
@@ -303,13 +308,13 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
     };
     if let Some((name, value, other)) = half {
         let right = format!("unset, or {other} set too: a port that speaks TLS needs both");
-        found.push(Contradiction { error: SettingError { name, value: value.clone(), right }, other });
+        found.push(Contradiction { error: SettingError { name, value: value.clone(), right }, others: vec![other] });
     }
     let storage = &settings.storage;
     if let (Some(url), Some(_)) = (&storage.url, &storage.host) {
         let right = "unset where PG_HOST is set: each of them names the PostgreSQL to use".to_owned();
         let error = SettingError { name: "DATABASE_URL", value: url.to_string(), right };
-        found.push(Contradiction { error, other: "PG_HOST" });
+        found.push(Contradiction { error, others: vec!["PG_HOST"] });
     }
     if let (None, None) = (&storage.url, &storage.host) {
         // Whoever sets these means a PostgreSQL: to keep messages in a file instead would be noticed too late.
@@ -321,14 +326,21 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         for (name, value) in parts {
             let Some(value) = value else { continue };
             let right = "unset, or PG_HOST set: nothing names the PostgreSQL that it is for".to_owned();
-            found.push(Contradiction { error: SettingError { name, value, right }, other: "PG_HOST" });
+            found.push(Contradiction { error: SettingError { name, value, right }, others: vec!["PG_HOST"] });
         }
+    }
+    if settings.jwt.enabled && !settings.jwt.has_key() {
+        let others = vec!["JWT_SECRET", "JWT_PUBLIC_KEY", "JWT_JWKS_URL"];
+        let right = "false, or JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL set".to_owned();
+        let error = SettingError { name: "JWT_ENABLED", value: settings.jwt.enabled.to_string(), right };
+        found.push(Contradiction { error, others });
     }
     found
 }
 
 #[cfg(test)]
 mod tests {
+    use super::jwt::PublicKeySource;
     use super::*;
     use queen_store::DatabaseConfig;
 
@@ -361,6 +373,9 @@ mod tests {
         assert_eq!(settings.ephemeral.group_idle_s, 3600);
         assert_eq!(settings.ephemeral.rate, 0);
         assert_eq!(settings.ephemeral.burst(), 0);
+        assert!(!settings.jwt.enabled && !settings.jwt.has_key());
+        assert_eq!(settings.jwt.tenant_claim, "tenant_id");
+        assert_eq!(settings.jwt.skip_paths, ["/health", "/metrics/prometheus", "/metrics", "/"]);
         assert_eq!(settings.log.level, LogLevel::Info);
         assert_eq!(settings.log.filter, None);
     }
@@ -439,7 +454,9 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let url = "postgres://ann:s3cret@db/queues";
-        for vars in [&[("DATABASE_URL", url)][..], &[("PG_HOST", "db"), ("PG_PASSWORD", "s3cret")]] {
+        for vars in
+            [&[("DATABASE_URL", url)][..], &[("PG_HOST", "db"), ("PG_PASSWORD", "s3cret")], &[("JWT_SECRET", "s3cret")]]
+        {
             let settings = read(vars).unwrap();
             let shown = format!("{settings:?} {} {:?}", effective(&settings), non_default(&settings));
             assert!(!shown.contains("s3cret"), "{shown}");
@@ -447,6 +464,66 @@ mod tests {
         }
         let said = errors(&[("DATABASE_URL", "postgres://ann:s3cret@db:port/queues")]);
         assert!(!said[0].contains("s3cret") && said[0].contains("postgres://user:password@host"), "{said:?}");
+    }
+
+    const P256_PUBLIC: &str = include_str!("../shards/auth/tests/keys/p256-public.pem");
+    const P256_PRIVATE: &str = include_str!("../shards/auth/tests/keys/p256.pem");
+
+    #[test]
+    fn tokens_are_not_asked_for_without_a_key_to_verify_them() {
+        let said = ["JWT_ENABLED=\"true\": must be false, or JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL set"];
+        assert_eq!(errors(&[("JWT_ENABLED", "yes")]), said);
+        assert_eq!(errors(&[("JWT_ENABLED", "yes"), ("JWT_SECRET", "")]), said);
+        for key in [("JWT_SECRET", "s3cret"), ("JWT_PUBLIC_KEY", P256_PUBLIC), ("JWT_JWKS_URL", "http://[::1]:1/k")] {
+            assert!(read(&[("JWT_ENABLED", "yes"), key]).expect("a key is set").jwt.enabled);
+        }
+        let alone = errors(&[("JWT_ENABLED", "yes"), ("JWT_JWKS_URL", "issuer")]);
+        assert_eq!(alone.len(), 1, "a key that is wrong is not missing besides: {alone:?}");
+    }
+
+    #[test]
+    fn a_public_key_is_read_as_pem_or_taken_as_a_path_and_never_shown() {
+        let escaped = P256_PUBLIC.replace('\n', "\\n");
+        for pem in [P256_PUBLIC, escaped.as_str()] {
+            let settings = read(&[("JWT_PUBLIC_KEY", pem)]).expect("a public key");
+            assert!(matches!(settings.jwt.public_key, Some(PublicKeySource::Pem(_))));
+            assert!(effective(&settings).contains("# JWT_PUBLIC_KEY: set (not shown)"));
+        }
+        let path = read(&[("JWT_PUBLIC_KEY", "/keys/public.pem")]).expect("a path").jwt.public_key;
+        assert_eq!(path, Some(PublicKeySource::File("/keys/public.pem".into())));
+        let said = errors(&[("JWT_PUBLIC_KEY", P256_PRIVATE)]);
+        assert!(
+            said[0].starts_with("JWT_PUBLIC_KEY=\"(not shown)\": must be an RSA public key of 2048 bits"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn a_url_of_keys_holds_no_password_and_one_that_does_is_not_shown() {
+        let url = "https://issuer.example:8443/keys?app=queen";
+        assert!(effective(&read(&[("JWT_JWKS_URL", url)]).expect("a URL")).contains(&format!("JWT_JWKS_URL={url}\n")));
+        for url in [
+            "issuer",
+            "/keys",
+            "ftp://issuer/keys",
+            "https://",
+            "https:///keys",
+            "http://a b/",
+            "https://ann:s3cret@issuer/keys",
+        ] {
+            let said = errors(&[("JWT_JWKS_URL", url)]);
+            assert!(said[0].contains("must be an http or https URL"), "{said:?}");
+            assert!(!said[0].contains("s3cret"), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn paths_that_need_no_token_begin_with_a_slash() {
+        let paths = |text| read(&[("JWT_SKIP_PATHS", text)]).map(|settings| settings.jwt.skip_paths);
+        assert_eq!(paths("/health, /a/b").expect("two paths"), ["/health", "/a/b"]);
+        for text in ["health", "/health,", "/health,,/", ","] {
+            assert!(paths(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use queen_fabric::placement::CpuList;
 use queen_store::SslMode;
 use tracing_subscriber::EnvFilter;
+use ureq::http::Uri;
 
+use super::jwt::{self, PublicKeySource};
 use super::storage::{self, Secret};
 use super::{LogLevel, Settings};
 
@@ -61,6 +63,14 @@ pub(super) enum Kind {
     PostgresUrl(Field<Option<Secret>>),
     /// How a connection is encrypted.
     Encryption(Field<SslMode>),
+    /// Where something is to be fetched over HTTP.
+    WebUrl(Field<Option<Uri>>),
+    /// A public key in PEM, or the file that holds it.
+    PublicKey(Field<Option<PublicKeySource>>),
+    /// The name of a claim.
+    Claim(Field<String>),
+    /// Paths of routes, with commas between them.
+    Paths(Field<Vec<String>>),
 }
 
 impl Kind {
@@ -83,12 +93,34 @@ impl Kind {
                 "a PostgreSQL URL such as postgres://user:password@host:5432/database?sslmode=verify-full".into()
             }
             Self::Encryption(_) => "one of disable, prefer, require, verify-ca, verify-full".into(),
+            Self::WebUrl(_) => {
+                "an http or https URL without user and password, such as https://issuer.example/jwks.json".into()
+            }
+            Self::PublicKey(_) => {
+                "an RSA public key of 2048 bits or more or a P-256 public key in PEM, or the path of a file that holds one"
+                    .into()
+            }
+            Self::Claim(_) => "the name of a claim".into(),
+            Self::Paths(_) => "paths that begin with /, with commas between them".into(),
         }
     }
 
     /// Whether its value must not be shown.
     pub(super) fn is_secret(&self) -> bool {
-        matches!(self, Self::Secret(_) | Self::PostgresUrl(_))
+        matches!(self, Self::Secret(_) | Self::PostgresUrl(_) | Self::PublicKey(_))
+    }
+
+    /// What may be shown of a text that was set, right or wrong.
+    pub(super) fn shown(&self, text: &str) -> String {
+        match self {
+            _ if self.is_secret() => Secret::HIDDEN.to_owned(),
+            // What stands before an @ may be a password.
+            Self::WebUrl(_) => match text.rsplit_once('@') {
+                Some((_, rest)) => format!("{}@{rest}", Secret::HIDDEN),
+                None => text.to_owned(),
+            },
+            _ => text.to_owned(),
+        }
     }
 
     /// Reads `text` into the field; `None`, with the field untouched, when it is not of this kind.
@@ -126,6 +158,12 @@ impl Kind {
                 *(field.get_mut)(settings) = Some(Secret::new(text));
             }
             Self::Encryption(field) => *(field.get_mut)(settings) = text.parse().ok()?,
+            Self::WebUrl(field) => *(field.get_mut)(settings) = Some(jwt::web_url(text)?),
+            Self::PublicKey(field) => {
+                *(field.get_mut)(settings) = Some(PublicKeySource::parse(utf8(text)?)?);
+            }
+            Self::Claim(field) => *(field.get_mut)(settings) = utf8(text)?.to_owned(),
+            Self::Paths(field) => *(field.get_mut)(settings) = jwt::paths(utf8(text)?)?,
         }
         Some(())
     }
@@ -146,6 +184,10 @@ impl Kind {
             Self::Filter(field) | Self::Text(field) => (field.get)(settings).clone(),
             Self::Secret(field) | Self::PostgresUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
             Self::Encryption(field) => Some((field.get)(settings).to_string()),
+            Self::WebUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
+            Self::PublicKey(field) => (field.get)(settings).as_ref().map(|_| Secret::HIDDEN.to_owned()),
+            Self::Claim(field) => Some((field.get)(settings).clone()),
+            Self::Paths(field) => Some((field.get)(settings).join(",")),
         }
     }
 }

@@ -96,7 +96,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

@@ -1,7 +1,6 @@
 //! The table of all settings: one row each, in the order in which `--help` shows them.
 
 use super::kind::{Kind, field};
-use super::storage::Secret;
 use super::{SettingError, Settings};
 
 /// What holds when a setting is not set.
@@ -44,7 +43,7 @@ impl Setting {
             let Some(value) = lookup(name).filter(|value| !value.is_empty()) else {
                 continue;
             };
-            let shown = |value: &str| if self.kind.is_secret() { Secret::HIDDEN.to_owned() } else { value.to_owned() };
+            let shown = |value: &str| self.kind.shown(value);
             if let Some((held_by, held)) = &first {
                 if *held != value {
                     let held = shown(held);
@@ -464,6 +463,70 @@ pub(super) const TABLE: &[Setting] = &[
         unit: "",
         meaning: "Whether a tenant needs a grant to use ephemeral queues, without which it gets 403 `feature_gated`; the default tenant needs none.",
         kind: Kind::OptionalBoolean(field!(ephemeral.require_grant)),
+    },
+    Setting {
+        name: "JWT_ENABLED",
+        aliases: &[],
+        unset: Unset::Value("false"),
+        unit: "",
+        meaning: "Ask for a token; what its roles do not allow is 403 `forbidden`.",
+        kind: Kind::Boolean(field!(jwt.enabled)),
+    },
+    Setting {
+        name: "JWT_SECRET",
+        aliases: &[],
+        unset: Unset::Derived("none"),
+        unit: "",
+        meaning: "The secret of HS256 tokens; never shown.",
+        kind: Kind::Secret(field!(jwt.secret)),
+    },
+    Setting {
+        name: "JWT_JWKS_URL",
+        aliases: &[],
+        unset: Unset::Derived("none"),
+        unit: "",
+        meaning: "Where the issuer publishes the keys of RS256 and ES256 tokens; fetched every 5 minutes, and when a token names another key.",
+        kind: Kind::WebUrl(field!(jwt.jwks_url)),
+    },
+    Setting {
+        name: "JWT_PUBLIC_KEY",
+        aliases: &[],
+        unset: Unset::Derived("none"),
+        unit: "",
+        meaning: "The one key of RS256 or ES256 tokens: PEM, where `\\n` stands for a line's end too, or the path of a file that holds it.",
+        kind: Kind::PublicKey(field!(jwt.public_key)),
+    },
+    Setting {
+        name: "JWT_ISSUER",
+        aliases: &[],
+        unset: Unset::Derived("any"),
+        unit: "",
+        meaning: "What a token's `iss` must be.",
+        kind: Kind::Text(field!(jwt.issuer)),
+    },
+    Setting {
+        name: "JWT_AUDIENCE",
+        aliases: &[],
+        unset: Unset::Derived("any"),
+        unit: "",
+        meaning: "What a token's `aud` must be or hold.",
+        kind: Kind::Text(field!(jwt.audience)),
+    },
+    Setting {
+        name: "JWT_TENANT_CLAIM",
+        aliases: &[],
+        unset: Unset::Value("tenant_id"),
+        unit: "",
+        meaning: "The claim that binds a token to a tenant, where QUEEN_TENANCY_HEADER is set.",
+        kind: Kind::Claim(field!(jwt.tenant_claim)),
+    },
+    Setting {
+        name: "JWT_SKIP_PATHS",
+        aliases: &[],
+        unset: Unset::Value("/health,/metrics/prometheus,/metrics,/"),
+        unit: "",
+        meaning: "The paths that need no token, exactly as they are, with commas between them.",
+        kind: Kind::Paths(field!(jwt.skip_paths)),
     },
     Setting {
         name: "LOG_LEVEL",
