@@ -9,6 +9,7 @@ mod http;
 mod json;
 mod message_id;
 mod push;
+mod token;
 
 pub use durable::{durable_bodies, durable_push_body, durable_query};
 pub use exchange::exchange_body;
@@ -16,3 +17,4 @@ pub use http::http;
 pub use json::json;
 pub use message_id::message_id;
 pub use push::push_body;
+pub use token::token;

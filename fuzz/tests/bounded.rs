@@ -282,3 +282,36 @@ fn a_durable_query_that_is_taken_is_in_its_ranges_and_times_are_written_as_read(
         ],
     );
 }
+
+#[test]
+fn a_token_is_taken_only_if_the_library_takes_it_and_its_time_is_now() {
+    let words = [
+        JSON_WORDS,
+        &[
+            &b"\"exp\":1764478021,"[..],
+            b"\"nbf\":1764478081.5,",
+            b"\"aud\":[\"a\",1],",
+            b"\"roles\":[\"admin\"],",
+            b"\"tenant_id\":\"00000000-0000-0000-0000-000000000001\",",
+            b"\"alg\":\"RS256\",",
+            b"\"use\":\"enc\",",
+            b"\"kid\":null,",
+            b"\"crv\":\"P-384\",",
+            b".",
+            b"=",
+            b"eyJhbGciOiJSUzI1NiJ9.",
+        ],
+    ]
+    .concat();
+    run(
+        queen_fuzz::token,
+        &[
+            b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEiLCJyb2xlIjoiYWRtaW4iLCJleHAiOjE3NjQ0NzkwMDB9.Fdo5npzKRU9JD9qRSwYixGmfO-UbEDQ0edWwmOy2k1k",
+            b"eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.e30.01YQBGmsV2FkkVOArSEqJYP6-KE-kckZQrpleypgsUs",
+            b"eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYWRtaW4ifQ.",
+            br#"{"sub":"ada","roles":["read-only"],"exp":1764479000.5,"nbf":1764478000,"iss":"i","aud":["a"],"tenant_id":"x"}"#,
+            br#"{"keys":[{"kty":"EC","crv":"P-256","x":"knTZYqFuU82qyDAR0HDt42JwjlZA615iJXBsDWbgrEk","y":"BRF076nXTyb-4wSdcQkmGpUDce_OQ5LFWL5jS54Hbs4","kid":"a","use":"sig","alg":"ES256"},{"kty":"RSA","n":"AQAB","e":"AQAB"}]}"#,
+        ],
+        &words,
+    );
+}
