@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use queen_auth::{KeySet, KeySetError, SharedKeys};
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Error, Timeout};
@@ -152,18 +153,25 @@ struct Source {
 }
 
 impl Source {
+    /// A source whose issuer, over https, the system's roots must vouch for.
     fn new(url: Uri, pace: Pace) -> Self {
-        let encrypted = url.scheme_str() == Some("https");
-        let mut config = Agent::config_builder()
+        let roots = if is_encrypted(&url) { system_roots() } else { Vec::new() };
+        Self::trusting(roots, url, pace)
+    }
+
+    fn trusting(roots: Vec<CertificateDer<'static>>, url: Uri, pace: Pace) -> Self {
+        let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::from(roots))
+            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()));
+        let config = Agent::config_builder()
+            .tls_config(tls.build())
+            .https_only(is_encrypted(&url))
             .proxy(None)
-            .https_only(encrypted)
             .max_redirects(REDIRECTS_MAX)
             .max_idle_connections(0)
             .timeout_connect(Some(pace.connect_max))
             .timeout_global(Some(pace.fetch_max));
-        if encrypted {
-            config = config.tls_config(tls());
-        }
         let host = url.authority().map_or("", |authority| authority.as_str());
         let name = format!("{}://{host}{}", url.scheme_str().unwrap_or_default(), url.path());
         Self { agent: config.build().new_agent(), url, name, pace }
@@ -191,17 +199,17 @@ impl Source {
     }
 }
 
+fn is_encrypted(url: &Uri) -> bool {
+    url.scheme_str() == Some("https")
+}
+
 /// The roots that the system trusts, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-fn tls() -> TlsConfig {
+fn system_roots() -> Vec<CertificateDer<'static>> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::warn!("some of the system's certificates cannot be read: {error}");
     }
-    let roots = found.certs.iter().map(|root| Certificate::from_der(root).to_owned());
-    TlsConfig::builder()
-        .root_certs(RootCerts::from(roots))
-        .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
-        .build()
+    found.certs
 }
 
 #[cfg(test)]

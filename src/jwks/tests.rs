@@ -1,12 +1,15 @@
 //! The fetcher against issuers of every kind: good, slow, dead, verbose, changing.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
 use queen_auth::{Authenticator, Denial, UNKNOWN_KEY_COOLDOWN_S, Verifier, VerifierConfig};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
 use super::*;
@@ -51,7 +54,7 @@ fn start(address: SocketAddr, pace: Pace) -> (Fetcher, Arc<SharedKeys>) {
 }
 
 /// Reads a request to its end. A client that gave up has none.
-fn read_request(stream: &mut TcpStream) -> Option<String> {
+fn read_request(stream: &mut impl Read) -> Option<String> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -62,7 +65,7 @@ fn read_request(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Answers a request; a client that does not read to the end is none of the issuer's business.
-fn answer(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
+fn answer(stream: &mut (impl Read + Write), status: &str, headers: &str, body: &str) {
     let length = body.len();
     let _ = read_request(stream);
     let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
@@ -270,4 +273,56 @@ fn a_fetcher_that_is_dropped_holds_nobody_up_and_ends() {
 fn what_is_logged_of_a_url_holds_no_query() {
     let source = Source::new("https://issuer.example:8443/keys?key=s3cret".parse().expect("a URL"), PATIENT);
     assert_eq!(source.name, "https://issuer.example:8443/keys");
+}
+
+/// The authority that vouches for [`encrypted_issuer`].
+fn authority() -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(include_bytes!("keys/ca.pem")).expect("a certificate")
+}
+
+/// An issuer on 127.0.0.1 that answers over TLS, and its URL.
+fn encrypted_issuer(body: impl Fn() -> (&'static str, String, String) + Send + Sync + 'static) -> Uri {
+    let chain = CertificateDer::from_pem_slice(include_bytes!("keys/issuer.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("keys/issuer.key")).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS of today")
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .expect("a pair");
+    let config = Arc::new(config);
+    let (listener, address) = listen();
+    issuer(listener, move |_, stream| {
+        let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+        let mut stream = StreamOwned::new(session, stream);
+        let (status, headers, body) = body();
+        answer(&mut stream, status, &headers, &body);
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+    });
+    format!("https://{address}/keys").parse().expect("a URL")
+}
+
+#[test]
+fn an_issuer_that_a_trusted_authority_vouches_for_is_asked_over_tls() {
+    let url = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
+    let source = Source::trusting(vec![authority()], url, PATIENT);
+    assert_eq!(source.fetch().map_err(|error| error.to_string()).map(|keys| keys.len()), Ok(1));
+}
+
+#[test]
+fn an_issuer_that_nobody_vouches_for_is_not_asked() {
+    let url = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
+    let refused = Source::trusting(Vec::new(), url, PATIENT).fetch().expect_err("its certificate is worth nothing");
+    assert!(matches!(refused, FetchError::Tls(_) | FetchError::Io(_)), "{refused}");
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+}
+
+#[test]
+fn a_redirect_out_of_tls_is_not_followed() {
+    let (listener, plain) = listen();
+    issuer(listener, |_, mut stream| answer(&mut stream, "200 OK", "", &key_set("a")));
+    let url = encrypted_issuer(move || ("302 Found", format!("location: http://{plain}/keys\r\n"), String::new()));
+    let refused = Source::trusting(vec![authority()], url, PATIENT).fetch().map(|keys| keys.len());
+    assert_eq!(refused.map_err(|error| error.to_string()), said("a redirect from https to http"));
 }
