@@ -124,9 +124,10 @@ impl Shard {
     pub(crate) fn draw_on_grant(&self, engine: &mut Engine, tenant: TenantId, bytes: u64) {
         if let Some(credit) = self.grants.credits.borrow().get(&tenant) {
             let usage = engine.tenant_usage(tenant);
+            let pool = &credit.pool;
             let limit = TenantLimit {
-                bytes: credit.bytes.cover(&credit.pool.bytes, usage.bytes.saturating_add(bytes)),
-                queues: credit.queues.cover(&credit.pool.queues, usage.queues + 1),
+                bytes: pool.bytes.usable(credit.bytes.cover(&pool.bytes, usage.bytes.saturating_add(bytes))),
+                queues: pool.queues.usable(credit.queues.cover(&pool.queues, usage.queues + 1)),
             };
             engine.set_tenant_limit(tenant, Some(limit));
         }
@@ -136,9 +137,10 @@ impl Shard {
     pub(crate) fn return_grants(&self, engine: &mut Engine) {
         for (tenant, credit) in &*self.grants.credits.borrow() {
             let usage = engine.tenant_usage(*tenant);
+            let pool = &credit.pool;
             let limit = TenantLimit {
-                bytes: credit.bytes.trim(&credit.pool.bytes, usage.bytes),
-                queues: credit.queues.trim(&credit.pool.queues, usage.queues),
+                bytes: pool.bytes.usable(credit.bytes.trim(&pool.bytes, usage.bytes)),
+                queues: pool.queues.usable(credit.queues.trim(&pool.queues, usage.queues)),
             };
             engine.set_tenant_limit(*tenant, Some(limit));
         }
@@ -191,7 +193,7 @@ impl Shard {
             credits.insert(tenant, credit);
         }
         drop(credits);
-        // What a shard holds is the engine's limit, from the start.
+        // What a shard may use of what it holds is the engine's limit, from the start.
         self.return_grants(&mut engine);
     }
 

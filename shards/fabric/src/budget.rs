@@ -44,6 +44,17 @@ impl Pool {
         self.shared.total.store(total, Ordering::Relaxed);
     }
 
+    /// What a shard that holds `held` units may use of them: all, or, where a [`resize`](Self::resize) left more taken
+    /// than there are, its part of what there is.
+    #[must_use]
+    pub fn usable(&self, held: u64) -> u64 {
+        let (total, taken) = (self.total(), self.shared.taken.load(Ordering::Relaxed));
+        if taken <= total {
+            return held;
+        }
+        u64::try_from(u128::from(held) * u128::from(total) / u128::from(taken)).unwrap_or(held)
+    }
+
     /// Units that no shard holds.
     #[must_use]
     pub fn free(&self) -> u64 {
@@ -97,8 +108,9 @@ mod tests {
         assert_eq!(pool.take(8), 8);
         pool.resize(5);
         assert_eq!((pool.free(), pool.take(1)), (0, 0));
+        assert_eq!((pool.usable(8), pool.usable(4)), (5, 2));
         pool.give(4);
-        assert_eq!((pool.free(), pool.take(9)), (1, 1));
+        assert_eq!((pool.free(), pool.usable(4), pool.take(9)), (1, 4, 1));
         pool.resize(7);
         assert_eq!(pool.take(9), 2);
     }
