@@ -99,11 +99,11 @@ fn what_a_trim_frees_is_known_before_it_over_many_partitions() {
     let mut bench = bench();
     bench.engine = Engine::new(crate::EngineConfig { max_partitions_per_queue: 100, ..config() });
     bench.declare(ONE, "q", drop_oldest(60)).expect("room");
-    let name = |at: usize| format!("p{}", at % 20);
     for at in 0..60 {
-        bench.push_as(ONE, "q", &name(at * 7), &[&"x".repeat(at % 11)]).expect("room");
+        // Partitions are born all along, and not pushed to in turn.
+        bench.push_as(ONE, "q", &format!("p{}", at % (1 + at / 6)), &[&"x".repeat(at % 11)]).expect("room");
     }
-    // To a new partition: the oldest go from all others in turn.
+    // To a new partition: the oldest of all others go.
     let held = bench.engine.tenant_usage(ONE).bytes;
     for pushed in 1..=40 {
         let freed: u64 = (0..pushed).map(|at| at as u64 % 11).sum();
