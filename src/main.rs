@@ -1,11 +1,14 @@
 //! The broker: one binary, one pinned executor per core.
 //!
-//! `boot` reads settings and checks the machine, `serve` puts the roles on their cores.
+//! `boot` reads settings and checks the machine, `serve` puts the roles on their cores. `auth` has what tokens are judged
+//! with, and `jwks` fetches the keys for that.
 
+mod auth;
 mod boot;
 mod checks;
 mod cli;
 mod data_dir;
+mod jwks;
 mod log;
 mod serve;
 mod settings;

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use queen_data::{DataConfig, Node, ShardSeed};
+use queen_data::{Auth, DataConfig, Node, ShardSeed};
 use queen_ephemeral::EngineConfig;
 use queen_fabric::{
     memory::GiveBack,
@@ -31,8 +31,10 @@ use queen_fabric::{
 use queen_store::{Store, StoreConfig, StoreError};
 
 use crate::{
+    auth::{self, AuthError, Authentication},
     boot::{Exit, Ready},
     checks::{self, CheckError},
+    jwks::Fetcher,
     settings::Settings,
     signals::Stop,
 };
@@ -58,6 +60,8 @@ enum ServeError {
     Check(#[from] CheckError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Auth(#[from] AuthError),
     #[error(
         "PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another that this machine has"
     )]
@@ -77,6 +81,7 @@ impl ServeError {
             // More connections were asked for than the open files carry: the setting is wrong.
             Self::Check(CheckError::OpenFiles { .. }) => Exit::Configuration,
             Self::Store(error) if error.is_configuration() => Exit::Configuration,
+            Self::Auth(error) if error.is_configuration() => Exit::Configuration,
             _ => Exit::Failure,
         }
     }
@@ -110,7 +115,8 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let boot_epoch = boot_epoch();
     let config = data_config(&settings, reserved.address(), max_connections);
     let lines = roles::lines(&roles, shards);
-    let node = Node::new(config, None, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    let (auth, _fetcher) = auth::authentication(&settings.jwt)?.map(|found| tokens(found, &settings)).unzip();
+    let node = Node::new(config, auth, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
     let health = {
         let node = Arc::clone(&node);
@@ -149,6 +155,12 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     // The port stays ours until the last listener is gone.
     drop(reserved);
     outcome
+}
+
+/// What shards judge tokens with, and what fetches the keys for that until it is dropped.
+fn tokens(found: Authentication, settings: &Settings) -> (Auth, Option<Fetcher>) {
+    let Authentication { verifier, keys, fetcher } = found;
+    (Auth { verifier, keys, skip_paths: settings.jwt.skip_paths.clone() }, fetcher)
 }
 
 /// Waits for all executors; the first error is the reason.
