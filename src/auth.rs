@@ -14,6 +14,9 @@ use ureq::http::Uri;
 use crate::jwks::Fetcher;
 use crate::settings::jwt::{Jwt, PublicKeySource};
 
+/// The bytes of an HMAC-SHA-256 key, which RFC 7518 asks for. A shorter secret works.
+const SECRET_BYTES_MIN: usize = 32;
+
 /// What data shards authenticate requests with.
 #[derive(Debug)]
 pub struct Authentication {
@@ -65,6 +68,9 @@ pub fn authentication(jwt: &Jwt) -> Result<Option<Authentication>, AuthError> {
             tracing::warn!("there is a key to verify tokens with, but without JWT_ENABLED none are asked for");
         }
         return Ok(None);
+    }
+    if jwt.secret.as_ref().is_some_and(|secret| secret.reveal().len() < SECRET_BYTES_MIN) {
+        tracing::warn!("JWT_SECRET is shorter than {SECRET_BYTES_MIN} bytes: whoever has one token can try secrets");
     }
     let verifier = Verifier::new(VerifierConfig {
         secret: jwt.secret.as_ref().map(|secret| Secret::new(secret.reveal())),

@@ -24,7 +24,7 @@ PUSH_QUEUE = {"maxLength": 10000, "policy": "dropOldest"}
 
 def environment(**settings):
     """This process's environment with these settings and no others of the broker's."""
-    of_brokers = ("QUEEN_", "PG_", "DATABASE_URL", "DB_POOL_SIZE")
+    of_brokers = ("QUEEN_", "PG_", "DATABASE_URL", "DB_POOL_SIZE", "JWT_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(of_brokers)}
     return kept | settings
 
