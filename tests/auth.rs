@@ -180,7 +180,7 @@ fn a_public_key_is_no_secret_to_sign_with() {
     let es256 = Header::new(Algorithm::ES256);
     let good = jsonwebtoken::encode(&es256, &claims, &EncodingKey::from_ec_der(&key.serialize_der())).expect("a token");
     assert_eq!(listing(&mut client, &good), Ok(()));
-    for secret in [pem.as_bytes(), pem.trim_end().as_bytes(), &key.der_bytes()[..]] {
+    for secret in [pem.as_bytes(), pem.trim_end().as_bytes(), key.der_bytes()] {
         let forged = jsonwebtoken::encode(&Header::default(), &claims, &signing_key(secret)).expect("a token");
         assert_eq!(listing(&mut client, &forged), refused(401, "invalid_token"));
     }
