@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
 use queen_auth::{Authenticator, Denial, UNKNOWN_KEY_COOLDOWN_S, Verifier, VerifierConfig};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
@@ -275,20 +275,22 @@ fn what_is_logged_of_a_url_holds_no_query() {
     assert_eq!(source.name, "https://issuer.example:8443/keys");
 }
 
-/// The authority that vouches for [`encrypted_issuer`].
-fn authority() -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(include_bytes!("keys/ca.pem")).expect("a certificate")
-}
-
-/// An issuer on 127.0.0.1 that answers over TLS, and its URL.
-fn encrypted_issuer(body: impl Fn() -> (&'static str, String, String) + Send + Sync + 'static) -> Uri {
-    let chain = CertificateDer::from_pem_slice(include_bytes!("keys/issuer.pem")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("keys/issuer.key")).expect("a key");
+/// An issuer on 127.0.0.1 that answers over TLS: its URL, and the authority that vouches for it.
+fn encrypted_issuer(
+    body: impl Fn() -> (&'static str, String, String) + Send + Sync + 'static,
+) -> (Uri, CertificateDer<'static>) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".into()]).expect("a name");
+    let certificate = params.signed_by(&key, &authority).expect("a certificate");
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("TLS of today")
         .with_no_client_auth()
-        .with_single_cert(vec![chain], key)
+        .with_single_cert(vec![certificate.der().clone()], key)
         .expect("a pair");
     let config = Arc::new(config);
     let (listener, address) = listen();
@@ -300,19 +302,20 @@ fn encrypted_issuer(body: impl Fn() -> (&'static str, String, String) + Send + S
         stream.conn.send_close_notify();
         let _ = stream.flush();
     });
-    format!("https://{address}/keys").parse().expect("a URL")
+    let url = format!("https://{address}/keys").parse().expect("a URL");
+    (url, authority.der().clone())
 }
 
 #[test]
 fn an_issuer_that_a_trusted_authority_vouches_for_is_asked_over_tls() {
-    let url = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
-    let source = Source::trusting(vec![authority()], url, PATIENT);
+    let (url, authority) = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
+    let source = Source::trusting(vec![authority], url, PATIENT);
     assert_eq!(source.fetch().map_err(|error| error.to_string()).map(|keys| keys.len()), Ok(1));
 }
 
 #[test]
 fn an_issuer_that_nobody_vouches_for_is_not_asked() {
-    let url = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
+    let (url, _) = encrypted_issuer(|| ("200 OK", String::new(), key_set("a")));
     let refused = Source::trusting(Vec::new(), url, PATIENT).fetch().expect_err("its certificate is worth nothing");
     assert!(matches!(refused, FetchError::Tls(_) | FetchError::Io(_)), "{refused}");
     assert!(refused.to_string().contains("certificate"), "{refused}");
@@ -322,7 +325,8 @@ fn an_issuer_that_nobody_vouches_for_is_not_asked() {
 fn a_redirect_out_of_tls_is_not_followed() {
     let (listener, plain) = listen();
     issuer(listener, |_, mut stream| answer(&mut stream, "200 OK", "", &key_set("a")));
-    let url = encrypted_issuer(move || ("302 Found", format!("location: http://{plain}/keys\r\n"), String::new()));
-    let refused = Source::trusting(vec![authority()], url, PATIENT).fetch().map(|keys| keys.len());
+    let (url, authority) =
+        encrypted_issuer(move || ("302 Found", format!("location: http://{plain}/keys\r\n"), String::new()));
+    let refused = Source::trusting(vec![authority], url, PATIENT).fetch().map(|keys| keys.len());
     assert_eq!(refused.map_err(|error| error.to_string()), said("a redirect from https to http"));
 }
