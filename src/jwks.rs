@@ -94,7 +94,7 @@ fn run(source: &Source, shared: &SharedKeys, pace: Pace, stop: &AtomicBool) {
                 let count = keys.len();
                 let changed = shared.replace(keys, now_s());
                 if backoff.take().is_some() || changed {
-                    tracing::info!("{count} signing keys fetched from {}", source.name);
+                    tracing::info!("signing keys fetched from {}: {count}", source.name);
                 }
                 pace.refresh
             }
