@@ -36,12 +36,14 @@ impl Engine {
     }
 
     pub(super) fn leave_idle(&mut self, queue: u32) {
-        if self.queues[queue].idle_since_ms().is_none() {
+        let record = &mut self.queues[queue];
+        if record.idle_since_ms().is_none() {
             return;
         }
-        self.queues[queue].set_idle_since(None);
+        record.set_idle_since(None);
+        let tenant = record.tenant;
         unlink(&mut self.queues, &mut self.idle, queue, |record| &mut record.idle);
-        if let Some(tenant) = self.tenants.get_mut(self.queues[queue].tenant) {
+        if let Some(tenant) = self.tenants.get_mut(tenant) {
             unlink(&mut self.queues, &mut tenant.idle, queue, |record| &mut record.idle_of_tenant);
         }
     }

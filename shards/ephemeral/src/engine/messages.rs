@@ -31,8 +31,9 @@ impl Engine {
 
     /// The message is no longer for anybody to consume.
     fn count_out(&mut self, queue: u32, place: u32, len: u64) {
-        self.tenants.remove_bytes(self.queues[queue].tenant, len);
-        let contents = self.queues[queue].contents_mut();
+        let record = &mut self.queues[queue];
+        self.tenants.remove_bytes(record.tenant, len);
+        let contents = record.contents_mut();
         contents.depth -= 1;
         contents.bytes -= len;
         let partition = contents.partition_mut(place);

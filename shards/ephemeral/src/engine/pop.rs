@@ -170,7 +170,7 @@ impl Engine {
     /// The messages that the group was never handed: a row of live slots at the ring's end.
     fn take_fresh(&mut self, queue: u32, place: u32, most: usize, until: u64, handed: &mut Handed) {
         let record = &mut self.queues[queue];
-        let groups = record.group_count;
+        let (groups, tenant) = (record.group_count, record.tenant);
         let contents = record.contents_mut();
         let partition = contents.partition_mut(place);
         let from = partition.fresh_from(handed.group);
@@ -211,7 +211,7 @@ impl Engine {
         *bytes -= gone_bytes;
         contents.depth -= gone;
         contents.bytes -= gone_bytes;
-        self.tenants.remove_bytes(self.queues[queue].tenant, gone_bytes);
+        self.tenants.remove_bytes(tenant, gone_bytes);
         self.totals.messages -= gone;
         self.totals.payload_bytes -= gone_bytes;
         handed.runs.push(Run { first, last, partition: place, attempts: 1 });

@@ -165,8 +165,9 @@ impl Engine {
     ) {
         let born_ms = self.now_ms;
         let names_bytes = messages * reply_to_bytes(reply_to) as u64;
-        self.tenants.add_bytes(self.queues[queue].tenant, bytes);
-        let contents = self.queues[queue].contents_mut();
+        let record = &mut self.queues[queue];
+        self.tenants.add_bytes(record.tenant, bytes);
+        let contents = record.contents_mut();
         contents.chunks.expect(bytes + names_bytes);
         let (partition, chunks) = contents.split(place);
         partition.reserve(messages as usize);
