@@ -110,7 +110,12 @@ mod tests {
 
     #[test]
     fn a_word_that_names_no_role_gives_nothing_but_what_is_open() {
-        for words in [&[][..], &["root"], &["", "-", "adminn", "read", "admin admin", "*"], &["Admin", "ADMIN", "read_only", " admin "]] {
+        for words in [
+            &[][..],
+            &["root"],
+            &["", "-", "adminn", "read", "admin admin", "*"],
+            &["Admin", "ADMIN", "read_only", " admin "],
+        ] {
             assert_eq!(allowed(words), [Access::Open], "{words:?}");
         }
     }
