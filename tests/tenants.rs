@@ -197,8 +197,11 @@ impl Actor {
     fn plain(&mut self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
-                let is_id =
-                    text.starts_with("e:") || TENANT_LIKE.iter().all(|&at| text.as_bytes().get(at) == Some(&b'-'));
+                // Of an ephemeral message: unique within its queue alone.
+                if text.starts_with("e:") {
+                    return json!("an ephemeral id");
+                }
+                let is_id = DASHES.iter().all(|&at| text.as_bytes().get(at) == Some(&b'-'));
                 let is_time = text.ends_with('Z') && text.contains('T') && text.contains(':');
                 if is_time {
                     return json!("a time");
@@ -212,7 +215,13 @@ impl Actor {
                 value.clone()
             }
             Value::Array(items) => items.iter().map(|item| self.plain(item)).collect(),
-            Value::Object(members) => members.iter().map(|(name, member)| (name.clone(), self.plain(member))).collect(),
+            Value::Object(members) => {
+                let plain = |(name, member): (&String, &Value)| match name.as_str() {
+                    "lagSeconds" => (name.clone(), json!("a time")),
+                    _ => (name.clone(), self.plain(member)),
+                };
+                members.iter().map(plain).collect()
+            }
             _ => value.clone(),
         }
     }
@@ -388,7 +397,7 @@ impl Actor {
 }
 
 /// Where a UUID has its dashes.
-const TENANT_LIKE: [usize; 4] = [8, 13, 18, 23];
+const DASHES: [usize; 4] = [8, 13, 18, 23];
 
 /// What one tenant is told in `steps` steps, alone or with another one at the same names in between.
 fn told(seed: u64, steps: usize, tenants: &[&'static str]) -> Vec<Actor> {
