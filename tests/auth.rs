@@ -286,6 +286,22 @@ fn who_the_caller_is_stands_in_auth_me() {
 }
 
 #[test]
+fn what_was_refused_is_counted_by_its_code() {
+    let issuer = Issuer::start();
+    let broker = Broker::start(&[ON[0], ON[1], ("JWT_JWKS_URL", &issuer.url())]);
+    let mut client = broker.connect();
+    for _ in 0..3 {
+        send(&mut client, "GET", LISTING, None, b"");
+    }
+    let weak = token(&json!({ "role": "write-only" }));
+    assert_eq!(listing(&mut client, &weak), refused(403, "forbidden"));
+    let count = |code| broker.counter(&format!("queen_refused_requests_total{{code=\"{code}\"}}"));
+    assert_eq!((count("auth_required"), count("forbidden"), count("token_expired")), (3, 1, 0));
+    eventually("the issuer's key", || (broker.counter("queen_signing_keys") == 1).then_some(()));
+    assert!(broker.counter("queen_signing_key_fetches_total") >= 1);
+}
+
+#[test]
 fn paths_that_need_no_token_are_the_ones_that_are_set() {
     let broker = Broker::start(&[ON[0], ON[1], ("JWT_SKIP_PATHS", "/health,/auth/me")]);
     let mut client = broker.connect();

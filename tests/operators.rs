@@ -61,6 +61,8 @@ fn switched_off_nothing_ephemeral_is_served_and_nothing_is_lost() {
     }
     let durable = client.post("/api/v1/push", json!({ "items": [{ "queue": "d", "payload": 1 }] }).to_string());
     assert_eq!(durable.status, 201, "durable queues go on");
+    assert_eq!(broker.counter("queen_ephemeral_enabled"), 0);
+    assert!(broker.counter("queen_refused_requests_total{code=\"ephemeral_disabled\"}") >= 11);
     switch(&mut client, true);
     until_all(&broker, true);
     assert_eq!(client.ack("q", None, &[&leased[0].id], "completed"), ["acked"]);

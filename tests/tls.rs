@@ -132,6 +132,7 @@ fn a_client_that_stalls_its_handshake_is_cut() {
     }
     broker.assert_alive();
     assert_eq!(broker.connections(), 1, "the one that asks");
+    assert_eq!(broker.counter("queen_tls_handshakes_failed_total"), 3);
 }
 
 #[test]

@@ -106,6 +106,14 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
 ];
 
 impl Code {
+    /// How many there are.
+    pub(crate) const COUNT: usize = TABLE.len();
+
+    /// Every code, in the enum's order.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
+
     fn row(self) -> &'static (Code, u16, &'static str, Option<u32>) {
         // The table has a row for every code, in the enum's order: the test below holds it to that.
         &TABLE[self as usize]

@@ -46,13 +46,13 @@ pub struct Reply {
     pub retry_after_s: Option<u32>,
     /// Methods for `Allow`.
     pub allow: Option<&'static str>,
-    /// Whether a token would help, which `WWW-Authenticate` says.
-    pub wants_token: bool,
+    /// What it refuses with, if it does.
+    pub code: Option<Code>,
 }
 
 impl Reply {
     pub(crate) fn json(status: u16, body: Vec<u8>) -> Self {
-        Self { status, content_type: ContentType::Json, body, retry_after_s: None, allow: None, wants_token: false }
+        Self { status, content_type: ContentType::Json, body, retry_after_s: None, allow: None, code: None }
     }
 
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
@@ -71,7 +71,7 @@ impl From<ApiError> for Reply {
         response::append_error(&mut body, &error.message, error.code.word());
         let mut reply = Self::json(error.code.status(), body);
         reply.retry_after_s = error.code.retry_after_s();
-        reply.wants_token = reply.status == 401;
+        reply.code = Some(error.code);
         reply
     }
 }

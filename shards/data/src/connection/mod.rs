@@ -588,5 +588,8 @@ impl Drop for Connection {
         out::end_claims(&self.shard, self.handed.drain(..), self.sent);
         self.uncharge();
         self.shard.timers.remove_slot(self.slot_key);
+        if self.stream.is_handshaking() {
+            self.shard.metrics.handshake_failed();
+        }
     }
 }

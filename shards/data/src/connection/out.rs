@@ -11,6 +11,7 @@ use queen_wire::{
 
 use super::{exchange::Exchanged, later::Outcome};
 use crate::{
+    error::Code,
     protocol::{DataProtocol, Tell},
     reply::Reply,
     routes::Route,
@@ -87,6 +88,17 @@ pub(crate) struct Out {
     handed: Vec<Handed>,
     /// Where bodies are rendered before their length is known.
     body: Vec<u8>,
+    /// Requests that were refused, by code.
+    refused: Refusals,
+}
+
+/// How often each code was answered.
+pub(crate) struct Refusals([u64; Code::COUNT]);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self([0; Code::COUNT])
+    }
 }
 
 impl Out {
@@ -133,11 +145,19 @@ impl Out {
         self.reply(&Frame::last(Instant::now()), &reply);
     }
 
+    /// How often each code was answered since boot, in the codes' order.
+    pub(crate) fn refused(&self) -> [u64; Code::COUNT] {
+        self.refused.0
+    }
+
     pub(crate) fn reply(&mut self, frame: &Frame, reply: &Reply) {
+        if let Some(code) = reply.code {
+            self.refused.0[code as usize] += 1;
+        }
         let head = Head {
             retry_after_s: reply.retry_after_s,
             allow: reply.allow,
-            wants_token: reply.wants_token,
+            wants_token: reply.status == 401,
             no_cache: reply.content_type == ContentType::Prometheus,
             ..head(frame, reply.status, reply.content_type)
         };

@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) accept_errors: u64,
+    /// TLS connections that ended before their handshake did.
+    pub(crate) failed_handshakes: u64,
     pub(crate) stalls: u64,
     pub(crate) longest_turn_us: u64,
     pub(crate) lag_us: u64,
@@ -62,6 +64,7 @@ pub(crate) struct Metrics {
     accepted: Cell<u64>,
     refused: Cell<u64>,
     accept_errors: Cell<u64>,
+    failed_handshakes: Cell<u64>,
     stalls: Cell<u64>,
     longest_turn_us: Cell<u64>,
     lag_us: Cell<u64>,
@@ -95,6 +98,7 @@ impl Metrics {
             accepted: Cell::default(),
             refused: Cell::default(),
             accept_errors: Cell::default(),
+            failed_handshakes: Cell::default(),
             stalls: Cell::default(),
             longest_turn_us: Cell::default(),
             lag_us: Cell::default(),
@@ -170,6 +174,10 @@ impl Metrics {
         add(&self.refused, 1);
     }
 
+    pub(crate) fn handshake_failed(&self) {
+        add(&self.failed_handshakes, 1);
+    }
+
     /// Counts a failed accept; true where it is worth a log line.
     pub(crate) fn accept_failed(&self) -> bool {
         add(&self.accept_errors, 1);
@@ -183,6 +191,7 @@ impl Metrics {
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             accept_errors: self.accept_errors.get(),
+            failed_handshakes: self.failed_handshakes.get(),
             stalls: self.stalls.get(),
             longest_turn_us: self.longest_turn_us.get(),
             lag_us: self.lag_us.get(),

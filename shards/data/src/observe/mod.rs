@@ -19,7 +19,7 @@ use self::metrics::{Counters, RouteTimes};
 use crate::{
     connection::{Operation, Out},
     dispatch::{Call, Handled},
-    error::ApiError,
+    error::{ApiError, Code},
     protocol::{Answer, Ask},
     reply::{Reply, promise},
     routes::Route,
@@ -35,6 +35,9 @@ pub struct Observation {
     pub(crate) connections: u64,
     pub(crate) waiting: u64,
     pub(crate) counters: Counters,
+    /// Requests that were refused, by code in the codes' order.
+    pub(crate) refused: [u64; Code::COUNT],
+    pub(crate) ephemeral_enabled: bool,
     pub(crate) routes: Vec<RouteTimes>,
     pub(crate) engine: Stats,
     pub(crate) lanes: PortCounters,
@@ -48,6 +51,8 @@ impl Shard {
             connections: self.connections.used(),
             waiting: self.parked.used(),
             counters: self.metrics.counters(),
+            refused: self.out.borrow().refused(),
+            ephemeral_enabled: self.grants.is_ephemeral_enabled(),
             routes: self.metrics.routes(),
             engine: self.engine.borrow().stats(),
             lanes: self.peers.counters(),

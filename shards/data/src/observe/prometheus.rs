@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use super::{Observation, metrics::BUCKETS_US, process};
-use crate::node::Node;
+use crate::{error::Code, node::Node};
 
 /// The page under construction.
 struct Page {
@@ -53,6 +53,7 @@ impl Page {
 pub(super) fn render(node: &Node, shards: &[Observation]) -> String {
     let mut page = Page { text: String::with_capacity(16 * 1024) };
     process_families(&mut page, node, shards);
+    edge_families(&mut page, node, shards);
     durable_families(&mut page, node, shards);
     ephemeral_families(&mut page, node, shards);
     shard_families(&mut page, shards);
@@ -107,6 +108,33 @@ fn process_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "How much later than asked for a timer fires, on average since the start.",
         format_args!("{:.3}", sum(|shard| shard.counters.lag_us) as f64 / samples as f64 / 1000.0),
     );
+}
+
+/// What was refused, and what that depends on.
+fn edge_families(page: &mut Page, node: &Node, shards: &[Observation]) {
+    let name = "queen_refused_requests_total";
+    page.family(name, "counter", "Requests answered with an error, by the code in it.");
+    for code in Code::all() {
+        page.sample(
+            name,
+            &[("code", &code.word())],
+            shards.iter().map(|shard| shard.refused[code as usize]).sum::<u64>(),
+        );
+    }
+    if node.tls.is_some() {
+        page.single(
+            "queen_tls_handshakes_failed_total",
+            "counter",
+            "TLS connections that ended before their handshake did.",
+            shards.iter().map(|shard| shard.counters.failed_handshakes).sum::<u64>(),
+        );
+    }
+    if let Some(keys) = node.auth.as_ref().and_then(|auth| auth.keys.as_ref()) {
+        let held = keys.current().map_or(0, |keys| keys.len());
+        page.single("queen_signing_keys", "gauge", "Keys of the issuer that tokens are verified with.", held);
+        let name = "queen_signing_key_fetches_total";
+        page.single(name, "counter", "Fetches of those keys that have ended, well or not.", keys.fetches_done());
+    }
 }
 
 fn durable_families(page: &mut Page, node: &Node, shards: &[Observation]) {
@@ -167,6 +195,12 @@ fn ephemeral_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "gauge",
         "Bytes held for ephemeral queues: payloads, and the records of messages, queues, groups and leases.",
         sum(|shard| shard.engine.memory_bytes),
+    );
+    page.single(
+        "queen_ephemeral_enabled",
+        "gauge",
+        "Whether ephemeral queues are served: the kill switch.",
+        u8::from(shards.iter().all(|shard| shard.ephemeral_enabled)),
     );
     page.single(
         "queen_ephemeral_max_bytes",
