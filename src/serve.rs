@@ -333,7 +333,7 @@ fn store_config(settings: &Settings) -> StoreConfig {
         answer_bytes_max: DURABLE_ANSWER_BYTES_MAX,
         recheck_max: Duration::from_millis(storage.pop_wait_max_interval_ms),
         retention_interval: Duration::from_millis(storage.retention_interval_ms),
-        reconcile_interval: Duration::from_millis(storage.reconcile_interval_ms),
+        reconcile_interval: Duration::from_millis(storage.cache_refresh_interval_ms),
         seed: RandomState::new().hash_one("store"),
     }
 }

@@ -34,8 +34,8 @@ pub struct Storage {
     pub pop_wait_max_interval_ms: u64,
     /// `QUEEN_LOG_CACHE_BYTES`: the newest messages, in memory.
     pub cache_bytes: u64,
-    /// `QUEEN_RECONCILE_INTERVAL_MS`: between two looks at what was switched and granted elsewhere.
-    pub reconcile_interval_ms: u64,
+    /// `QUEEN_CACHE_REFRESH_INTERVAL_MS`: between two looks at what was switched and granted elsewhere.
+    pub cache_refresh_interval_ms: u64,
     /// `RETENTION_INTERVAL_MS`: between two removals of old messages.
     pub retention_interval_ms: u64,
 }

@@ -337,11 +337,11 @@ pub(super) const TABLE: &[Setting] = &[
         "How often durable messages that retention lets go of are removed."
     ),
     integer!(
-        "QUEEN_RECONCILE_INTERVAL_MS",
-        "5000",
+        "QUEEN_CACHE_REFRESH_INTERVAL_MS",
+        "60000",
         "ms",
         100..=3_600_000,
-        storage.reconcile_interval_ms,
+        storage.cache_refresh_interval_ms,
         "How often PostgreSQL is asked what was switched and granted through other brokers."
     ),
     integer!(
