@@ -1,5 +1,5 @@
-//! Bytes in and out as state machines: HTTP/1.1, JSON spans, and the request bodies and queries of
-//! the routes. No sockets, no clock, no runtime.
+//! Bytes in and out as state machines: HTTP/1.1, JSON spans, the request bodies and queries of the
+//! routes, and what brokers say to each other. No sockets, no clock, no runtime.
 //!
 //! The data shard is the caller. It reads bytes into a buffer of its own, asks
 //! [`http::Decoder::decode`] for the next request in them, hands the body to [`body`] or [`durable`]
@@ -25,6 +25,7 @@ pub mod body;
 pub mod durable;
 pub mod http;
 pub mod json;
+pub mod mesh;
 pub mod name;
 pub mod response;
 mod scan;
