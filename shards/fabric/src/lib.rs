@@ -8,6 +8,7 @@
 //! - [`slice`](mod@slice): which data shard owns a queue.
 //! - [`placement`]: which role runs on which core.
 //! - [`budget`]: node-wide limits, taken by the shards in chunks.
+//! - [`members`]: the nodes of a cluster, and which of them owns a partition.
 //! - [`memory`]: what is free goes back to the operating system.
 //! - [`protocol`]: the messages that two roles which do not know each other meet in.
 
@@ -16,6 +17,8 @@ mod sync;
 
 #[cfg(not(loom))]
 pub mod budget;
+#[cfg(not(loom))]
+pub mod members;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
