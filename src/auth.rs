@@ -64,15 +64,34 @@ impl AuthError {
 /// See [`AuthError`].
 pub fn authentication(jwt: &Jwt) -> Result<Option<Authentication>, AuthError> {
     if !jwt.enabled {
-        if jwt.has_key() {
-            tracing::warn!("there is a key to verify tokens with, but without JWT_ENABLED none are asked for");
+        if jwt.has_key() || jwt.issuer.is_some() || jwt.audience.is_some() {
+            tracing::warn!(
+                "JWT settings are there, but without JWT_ENABLED no tokens are asked for: everybody is let in"
+            );
         }
         return Ok(None);
+    }
+    for path in jwt.skip_paths.iter().filter(|path| path.starts_with("/api/")) {
+        tracing::warn!("JWT_SKIP_PATHS opens {path} to everybody, whatever the method");
     }
     if jwt.secret.as_ref().is_some_and(|secret| secret.reveal().len() < SECRET_BYTES_MIN) {
         tracing::warn!("JWT_SECRET is shorter than {SECRET_BYTES_MIN} bytes: whoever has one token can try secrets");
     }
-    let verifier = Verifier::new(VerifierConfig {
+    let verifier = verifier(jwt)?.ok_or(AuthError::Secret(VerifierError::NoKey))?;
+    let fetched = jwt.jwks_url.as_ref().map(fetch).transpose()?;
+    let (keys, fetcher) = fetched.unzip();
+    Ok(Some(Authentication { verifier: Arc::new(verifier), keys, fetcher }))
+}
+
+/// What tokens are verified with, but for what is fetched; `None` where no tokens are asked for.
+///
+/// # Errors
+/// See [`AuthError`].
+pub fn verifier(jwt: &Jwt) -> Result<Option<Verifier>, AuthError> {
+    if !jwt.enabled {
+        return Ok(None);
+    }
+    Verifier::new(VerifierConfig {
         secret: jwt.secret.as_ref().map(|secret| Secret::new(secret.reveal())),
         public_key_pem: jwt.public_key.as_ref().map(pem).transpose()?,
         has_jwks: jwt.jwks_url.is_some(),
@@ -83,10 +102,8 @@ pub fn authentication(jwt: &Jwt) -> Result<Option<Authentication>, AuthError> {
     .map_err(|error| match error {
         VerifierError::PublicKey => AuthError::PublicKey(error),
         VerifierError::EmptySecret | VerifierError::NoKey => AuthError::Secret(error),
-    })?;
-    let fetched = jwt.jwks_url.as_ref().map(fetch).transpose()?;
-    let (keys, fetcher) = fetched.unzip();
-    Ok(Some(Authentication { verifier: Arc::new(verifier), keys, fetcher }))
+    })
+    .map(Some)
 }
 
 fn pem(source: &PublicKeySource) -> Result<String, AuthError> {

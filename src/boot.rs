@@ -17,7 +17,7 @@ use crate::checks::{self, CheckError};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::settings::{self, SettingError, Settings};
 use crate::signals::{self, Stop};
-use crate::{cli, log};
+use crate::{auth, cli, log};
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,10 @@ pub fn run(serve: impl FnOnce(Ready) -> Exit) -> Exit {
     match cli::parse(env::args_os().skip(1)) {
         Ok(cli::Command::Serve) => boot_and_serve(serve),
         Ok(cli::Command::CheckConfig) => match read_settings() {
-            Ok(settings) => print(&settings::effective(&settings)),
+            Ok(settings) => match check_files(&settings) {
+                Exit::Clean => print(&settings::effective(&settings)),
+                wrong => wrong,
+            },
             Err(exit) => exit,
         },
         Ok(cli::Command::Help) => print(&cli::help()),
@@ -145,10 +148,18 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
             None => tracing::warn!("{name} is no setting: --help lists them"),
         }
     }
+    if settings.http.tenancy_header && !settings.jwt.enabled {
+        tracing::warn!(
+            "QUEEN_TENANCY_HEADER without JWT_ENABLED: whoever reaches the port can name any tenant, and use /api/v1/system; let only a proxy reach it"
+        );
+    }
     let open_files = checks::raise_open_files();
     checks::io_uring()?;
     let data_dir = DataDir::open(&settings.process.data_dir)?;
-    let tls = settings.listen.tls().map(|(certificate, key)| Tls::load(certificate, key)).transpose()?.map(Arc::new);
+    let tls = load_tls(&settings)?.map(Arc::new);
+    if let Some(tls) = &tls {
+        tls.log_end();
+    }
     let hang_up = {
         let tls = tls.clone();
         move || read_again(tls.as_deref())
@@ -157,9 +168,23 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
     Ok(Ready { settings, open_files, data_dir, tls, stop })
 }
 
+fn load_tls(settings: &Settings) -> Result<Option<Tls>, TlsError> {
+    settings.listen.tls().map(|(certificate, key)| Tls::load(certificate, key)).transpose()
+}
+
+/// What can be said about the files that settings name without serving.
+fn check_files(settings: &Settings) -> Exit {
+    let tls = load_tls(settings).err().map(|error| error.to_string());
+    let key = auth::verifier(&settings.jwt).err().map(|error| error.to_string());
+    let faults: Vec<_> = tls.into_iter().chain(key).collect();
+    faults.iter().for_each(|fault| complain(fault));
+    if faults.is_empty() { Exit::Clean } else { Exit::Configuration }
+}
+
 /// At SIGHUP: the certificate. Settings are read at boot alone.
 fn read_again(tls: Option<&Tls>) {
-    match tls.map(Tls::reload) {
+    let outcome = tls.map(|tls| tls.reload().inspect(|()| tls.log_end()));
+    match outcome {
         None => tracing::info!("SIGHUP: there is nothing to read again; settings are read at boot"),
         Some(Ok(())) => tracing::info!("SIGHUP: certificate and key were read again, for new connections"),
         Some(Err(error)) => tracing::error!("SIGHUP: the certificate stays what it was: {error}"),

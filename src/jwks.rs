@@ -20,6 +20,9 @@ use ureq::{Agent, Error, Timeout};
 /// The largest answer that is read, in bytes. A set of two keys has one or two thousand.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
+/// A failure that lasts is told again so often.
+const TELL_AGAIN: Duration = Duration::from_secs(10 * 60);
+
 /// How often an answer may point elsewhere.
 const REDIRECTS_MAX: u32 = 3;
 
@@ -83,6 +86,8 @@ impl Drop for Fetcher {
 fn run(source: &Source, shared: &SharedKeys, pace: Pace, stop: &AtomicBool) {
     let mut due = Instant::now();
     let mut backoff = None;
+    // The last failure that was told, and when.
+    let mut told: Option<(String, Instant)> = None;
     while !stop.load(Ordering::Acquire) {
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() && !shared.is_fetch_wanted() {
@@ -93,6 +98,7 @@ fn run(source: &Source, shared: &SharedKeys, pace: Pace, stop: &AtomicBool) {
             Ok(keys) => {
                 let count = keys.len();
                 let changed = shared.replace(keys, now_s());
+                told = None;
                 if backoff.take().is_some() || changed {
                     tracing::info!("signing keys fetched from {}: {count}", source.name);
                 }
@@ -101,8 +107,11 @@ fn run(source: &Source, shared: &SharedKeys, pace: Pace, stop: &AtomicBool) {
             Err(error) => {
                 shared.note_failure(now_s());
                 let pause = backoff.map_or(pace.backoff_min, |pause: Duration| (pause * 2).min(pace.backoff_max));
-                if backoff.replace(pause).is_none() {
-                    tracing::warn!("signing keys cannot be fetched from {}: {error}", source.name);
+                backoff = Some(pause);
+                let reason = error.to_string();
+                if told.as_ref().is_none_or(|(last, at)| *last != reason || at.elapsed() >= TELL_AGAIN) {
+                    tracing::warn!("signing keys cannot be fetched from {}: {reason}", source.name);
+                    told = Some((reason, Instant::now()));
                 }
                 pause
             }

@@ -10,10 +10,13 @@ use std::sync::Mutex;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::settings;
+use crate::settings::{self, LogLevel};
 
 /// Lines that wait for stderr; at some 200 bytes each, a few megabytes at most.
 const QUEUED_LINES_MAX: usize = 16_384;
+
+/// What others' code says of its own at the lower levels is not what an operator asks for with LOG_LEVEL.
+const QUIET: &str = "rustls=warn,ureq=warn,ureq_proto=warn,tokio_postgres=warn";
 
 /// The writer thread, until the log ends. Global like the subscriber that feeds it: a panic hook
 /// has to reach it from any thread.
@@ -33,7 +36,10 @@ pub fn start(settings: &settings::Log) {
         .thread_name("queen-log")
         .finish(io::stderr());
     let dropped = stderr.error_counter();
-    let filter = settings.filter.clone().unwrap_or_else(|| settings.level.to_string());
+    let filter = settings.filter.clone().unwrap_or_else(|| match settings.level {
+        level @ (LogLevel::Debug | LogLevel::Trace) => format!("{level},{QUIET}"),
+        level => level.to_string(),
+    });
     let builder =
         tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_ansi(false).with_writer(stderr);
     let started = if settings.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };

@@ -166,6 +166,8 @@ fn a_tenant_needs_a_grant_and_the_default_one_does_not() {
     assert_eq!(client.get(&quota(&ONE.to_uppercase())).json()["maxBytes"], 5);
     grant(&mut client, ONE, &json!({}));
     until_push(&broker, ONE, 201);
+    let listed = client.get("/api/v1/system/ephemeral/quota").json();
+    assert_eq!(listed, json!({ "grants": [all], "count": 1 }));
     let deleted = client.request("DELETE", &quota(ONE), b"").json();
     assert_eq!(deleted, json!({ "tenant": ONE, "deleted": true }));
     assert_eq!(client.request("DELETE", &quota(ONE), b"").json()["deleted"], false);
@@ -269,5 +271,17 @@ fn a_tenants_rate_holds_over_all_shards() {
     let allowed = 200 + 100 * (started.elapsed() + Duration::from_secs(1)).as_secs();
     assert!(taken >= 200 && taken <= allowed, "{taken} messages, {allowed} allowed");
     assert!(refusals > 0, "a thousand pushes in {:?}", started.elapsed());
+    // A call larger than the burst passes when nothing is owed, is paid for, and forgotten when the rate is another one.
+    grant(&mut clients[0], ONE, &json!({ "maxMsgsPerSec": 1 }));
+    until_push(&broker, ONE, 201);
+    let many = vec!["x".to_owned(); 500];
+    eventually("the new rate", || (push_as(&mut clients[0], ONE, "q", &many).status == 201).then_some(()));
+    let owed = eventually("the debt", || {
+        let answer = push_as(&mut clients[0], ONE, "q", &["x".into()]);
+        (answer.status == 429).then(|| answer.header("retry-after").and_then(|after| after.parse::<u64>().ok()))
+    });
+    assert!(owed.is_some_and(|seconds| seconds > 60), "{owed:?}");
+    grant(&mut clients[0], ONE, &json!({ "maxMsgsPerSec": 1000 }));
+    eventually("another rate", || (push_as(&mut clients[0], ONE, "q", &["x".into()]).status == 201).then_some(()));
     assert_eq!(push_as(&mut clients[0], OTHER, "q", &["x".into()]).status, 201, "another tenant has its own");
 }

@@ -75,6 +75,15 @@ pub(super) fn web_url(text: &str) -> Option<Uri> {
     (right_scheme && host && !user_info).then_some(url)
 }
 
+/// A URL without its query, which may hold a key.
+pub(super) fn shown_url(url: &Uri) -> String {
+    let text = url.to_string();
+    match text.split_once('?') {
+        Some((place, _)) => format!("{place}?{}", Secret::HIDDEN),
+        None => text,
+    }
+}
+
 /// Paths with commas between them, white space around them ignored.
 pub(super) fn paths(text: &str) -> Option<Vec<String>> {
     text.split(',').map(str::trim).map(|path| path.starts_with('/').then(|| path.to_owned())).collect()

@@ -184,7 +184,7 @@ impl Kind {
             Self::Filter(field) | Self::Text(field) => (field.get)(settings).clone(),
             Self::Secret(field) | Self::PostgresUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
             Self::Encryption(field) => Some((field.get)(settings).to_string()),
-            Self::WebUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
+            Self::WebUrl(field) => (field.get)(settings).as_ref().map(jwt::shown_url),
             Self::PublicKey(field) => (field.get)(settings).as_ref().map(|_| Secret::HIDDEN.to_owned()),
             Self::Claim(field) => Some((field.get)(settings).clone()),
             Self::Paths(field) => Some((field.get)(settings).join(",")),

@@ -173,7 +173,7 @@ pub(super) const TABLE: &[Setting] = &[
         aliases: &[],
         unset: Unset::Value("false"),
         unit: "",
-        meaning: "Take the tenant from the `x-queen-tenant` header, a UUID; else everything is the default tenant's.",
+        meaning: "There are tenants: by the token where tokens are asked for, else by the header `x-queen-tenant`, a UUID. Else everything is the default tenant's.",
         kind: Kind::Boolean(field!(http.tenancy_header)),
     },
     Setting {

@@ -5,7 +5,7 @@ use super::table::TABLE;
 /// The share of a name that may be mistyped for a guess to be worth printing.
 const SIMILARITY_MIN: f64 = 0.7;
 
-/// A variable that begins with `QUEEN_` and names no setting.
+/// A variable that begins with `QUEEN_` or `JWT_` and names no setting.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownName {
     /// The variable.
@@ -14,11 +14,13 @@ pub struct UnknownName {
     pub nearest: Option<&'static str>,
 }
 
-/// Those of `names` that begin with `QUEEN_` and name no setting, in the order they came.
+/// Those of `names` that begin with `QUEEN_` or `JWT_` and name no setting, in the order they came.
 pub fn unknown_names(names: impl Iterator<Item = String>) -> Vec<UnknownName> {
     let known = || TABLE.iter().flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied()));
     names
-        .filter(|name| name.starts_with("QUEEN_") && known().all(|setting| setting != name))
+        .filter(|name| {
+            (name.starts_with("QUEEN_") || name.starts_with("JWT_")) && known().all(|setting| setting != name)
+        })
         .map(|name| {
             let nearest = known()
                 .map(|setting| (strsim::normalized_damerau_levenshtein(&name, setting), setting))

@@ -43,6 +43,18 @@ pub(crate) struct Caller {
     pub(crate) identity: Option<Rc<Identity>>,
 }
 
+impl Caller {
+    /// Whether its token makes it one who runs the broker, for all tenants.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.roles.allow(Access::Admin) && !is_bound(identity))
+    }
+}
+
+/// Whether a token is one tenant's.
+fn is_bound(identity: &Identity) -> bool {
+    !matches!(identity.tenant, TenantClaim::Absent | TenantClaim::Is(TenantId::DEFAULT))
+}
+
 /// Why a request is not served, or not yet.
 pub(crate) enum Refused {
     /// Answered with this.
@@ -84,12 +96,15 @@ impl Shard {
         let tenants = self.node.config.tenancy_header;
         let access = route.access(tenants);
         if !identity.roles.allow(access) {
-            let (needed, role) = (needs(access), identity.role());
-            let message = format!("Insufficient permissions: this needs {needed}, and the token's role is {role}");
+            let has = match identity.role() {
+                "none" => "the claims `role` and `roles` of the token name none".to_owned(),
+                role => format!("the token's role is {role}"),
+            };
+            let message = format!("Insufficient permissions: this needs {}, and {has}", needs(access));
             return Err(ApiError::new(Code::Forbidden, message));
         }
         let is_everybodys = tenants && access == Access::Admin && route.surface() != Surface::Durable;
-        if is_everybodys && !matches!(identity.tenant, TenantClaim::Absent | TenantClaim::Is(TenantId::DEFAULT)) {
+        if is_everybodys && is_bound(identity) {
             let message = "Insufficient permissions: this is for all tenants, and the token is bound to one";
             return Err(ApiError::new(Code::Forbidden, message));
         }

@@ -72,7 +72,7 @@ impl Shard {
             self.check_access(&caller, route)?;
             let tenant = self.tenant_of(&caller, route, request)?;
             if route.surface() == Surface::Ephemeral {
-                self.check_ephemeral(tenant)?;
+                self.check_ephemeral(tenant, caller.is_operator())?;
             }
             let Caller { identity } = caller;
             let call = Call { request, tenant, identity, frame, now, now_ms: self.clock.millis(now), segments };
@@ -118,6 +118,7 @@ impl Shard {
             | Route::Partitions => self.read_resource(call),
             Route::WhoAmI => Ok(self.who_am_i(call, out)),
             Route::EphemeralState | Route::SwitchEphemeral => self.switch_ephemeral(call),
+            Route::Quotas => self.quotas(call),
             Route::Quota | Route::PutQuota | Route::DeleteQuota => self.quota(call),
             Route::Health => Ok(self.health(call, out)),
             Route::Status | Route::Metrics | Route::Prometheus => Ok(self.report(call)),

@@ -142,11 +142,23 @@ pub struct ApiError {
     pub code: Code,
     /// The sentence for the person who reads it.
     pub message: String,
+    /// Seconds for `Retry-After`, where trying again helps.
+    retry_after_s: Option<u32>,
 }
 
 impl ApiError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), retry_after_s: code.retry_after_s() }
+    }
+
+    /// Says that trying again helps after so many seconds, and not before.
+    pub(crate) fn after_s(self, seconds: u64) -> Self {
+        Self { retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
+    }
+
+    /// Seconds for `Retry-After`, where trying again helps.
+    pub(crate) fn retry_after_s(&self) -> Option<u32> {
+        self.retry_after_s
     }
 
     /// A name under `_inbox.` where a queue must stand.
@@ -159,7 +171,9 @@ impl ApiError {
 
     /// Ephemeral queues are switched off.
     pub(crate) fn ephemeral_disabled() -> Self {
-        Self::new(Code::EphemeralDisabled, "Ephemeral queues are switched off; what they hold is kept")
+        let message =
+            "An operator has switched ephemeral queues off (POST /api/v1/system/ephemeral); what they hold is kept";
+        Self::new(Code::EphemeralDisabled, message)
     }
 
     pub(crate) fn no_reply() -> Self {

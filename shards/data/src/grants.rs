@@ -91,21 +91,29 @@ fn limit_of(grant: &Grant) -> Option<TenantLimit> {
 }
 
 impl Shard {
-    /// Whether a tenant may use ephemeral queues now: the switch, then its grant.
-    pub(crate) fn check_ephemeral(&self, tenant: TenantId) -> Result<(), ApiError> {
+    /// Whether ephemeral queues may be used for a tenant now: the switch, then its grant, which an operator does not need
+    /// to look after what is left there.
+    pub(crate) fn check_ephemeral(&self, tenant: TenantId, is_operator: bool) -> Result<(), ApiError> {
         if !self.grants.is_ephemeral_enabled() {
             return Err(ApiError::ephemeral_disabled());
         }
-        if tenant == TenantId::DEFAULT {
+        if tenant == TenantId::DEFAULT || is_operator {
             return Ok(());
         }
         match self.grants.grant_of(tenant) {
             Some(grant) if grant.enabled => Ok(()),
+            Some(_) => Err(ApiError::new(
+                Code::FeatureGated,
+                "The tenant's grant for ephemeral queues is switched off: ask an operator",
+            )),
             None if !self.node.config.ephemeral_require_grant => Ok(()),
             None if self.grants.version.get() == 0 => {
                 Err(ApiError::new(Code::EphemeralUnavailable, "The tenant's grant could not be read yet; try again"))
             }
-            _ => Err(ApiError::new(Code::FeatureGated, "The tenant has no grant for ephemeral queues")),
+            None => Err(ApiError::new(
+                Code::FeatureGated,
+                "The tenant has no grant for ephemeral queues: ask an operator for one",
+            )),
         }
     }
 
@@ -150,14 +158,26 @@ impl Shard {
     fn apply_control(&self, control: Arc<Control>, version: u64) {
         let was_enabled = self.grants.is_ephemeral_enabled();
         self.grants.version.set(version);
-        *self.grants.control.borrow_mut() = Arc::clone(&control);
+        let before = self.grants.control.replace(Arc::clone(&control));
+        // What was pushed at another rate is not owed at this one.
+        for tenant in before.grants.keys().chain(control.grants.keys()) {
+            let rate = |control: &Control| control.grants.get(tenant).and_then(|grant| grant.max_msgs_per_sec);
+            if rate(&before) != rate(&control) {
+                self.node.rates.forget(TenantId(*tenant));
+            }
+        }
         self.resize_grants(&control);
         if was_enabled && !control.ephemeral_enabled {
-            tracing::debug!(shard = self.id(), "ephemeral queues are switched off");
+            if self.id() == 0 {
+                tracing::warn!("ephemeral queues are switched off, here and on every broker of the store");
+            }
             self.outlet.refuse_those_released(true);
             self.engine.borrow_mut().release_waiters(&mut &self.outlet);
             self.outlet.refuse_those_released(false);
             self.timers.rearm(self);
+        }
+        if !was_enabled && control.ephemeral_enabled && self.id() == 0 {
+            tracing::info!("ephemeral queues are switched on again");
         }
     }
 

@@ -36,6 +36,11 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// Forgets what a tenant has pushed: its rate is another one now.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        self.clocks.remove(&tenant);
+    }
+
     /// Takes `messages` of `tenant`'s rate at `now_ns` since boot, or says in how many milliseconds it would do.
     ///
     /// A call larger than the burst is taken when the bucket is full, and paid for afterwards: it could never pass

@@ -70,7 +70,7 @@ impl From<ApiError> for Reply {
         let mut body = Vec::with_capacity(48 + error.message.len());
         response::append_error(&mut body, &error.message, error.code.word());
         let mut reply = Self::json(error.code.status(), body);
-        reply.retry_after_s = error.code.retry_after_s();
+        reply.retry_after_s = error.retry_after_s();
         reply.code = Some(error.code);
         reply
     }

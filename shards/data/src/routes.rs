@@ -135,6 +135,7 @@ routes! {
     WhoAmI "auth_me" Read ["/auth/me"] Open System;
     EphemeralState "ephemeral_state" Read ["/api/v1/system/ephemeral"] Admin System;
     SwitchEphemeral "ephemeral_switch" Post ["/api/v1/system/ephemeral"] Admin System;
+    Quotas "quotas" Read ["/api/v1/system/ephemeral/quota"] Admin System;
     Quota "quota" Read ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
     PutQuota "quota_put" Put ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
     DeleteQuota "quota_delete" Delete ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
@@ -277,6 +278,7 @@ fn find_durable(path: &str) -> Found<'_> {
         "resources/overview" => Route::Overview,
         "resources/partitions" => Route::Partitions,
         "system/ephemeral" => Route::EphemeralState,
+        "system/ephemeral/quota" => Route::Quotas,
         _ => return find_by_name(path),
     };
     Some((route, [None, None]))

@@ -1,6 +1,6 @@
 //! The shard's lane to the store role: durable requests and ephemeral declarations go out on it.
 
-use std::{future::poll_fn, rc::Rc, sync::Arc};
+use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc};
 
 use queen_fabric::{
     ShardId,
@@ -21,11 +21,13 @@ use crate::{error::ApiError, shard::Shard};
 /// The lane.
 pub(crate) struct StoreLane {
     port: Port<StoreProtocol>,
+    /// One request of the shard's own is always unanswered: the one for what will be switched and granted.
+    watches: Cell<bool>,
 }
 
 impl StoreLane {
     pub(crate) fn new(port: Port<StoreProtocol>) -> Self {
-        Self { port }
+        Self { port, watches: Cell::new(false) }
     }
 
     /// The store role is the last on its lanes, after the data shards.
@@ -53,14 +55,19 @@ impl StoreLane {
 
     /// What is switched and granted, as soon as it is not what it was at version `seen`, and its version.
     pub(crate) async fn control_after(&self, seen: u64) -> (Arc<Control>, u64) {
-        match self.port.ask_parked(self.role(), StoreAsk::WatchControl { seen }).await.answer {
+        self.watches.set(true);
+        let answer = self.port.ask_parked(self.role(), StoreAsk::WatchControl { seen }).await.answer;
+        self.watches.set(false);
+        match answer {
             StoreAnswer::Control { control, version, .. } => (control, version),
             other => unreachable!("asked for what is switched and granted, not for {other:?}"),
         }
     }
 
+    /// Counters in which what is unanswered is what clients wait for.
     pub(crate) fn counters(&self) -> PortCounters {
-        self.port.counters()
+        let counters = self.port.counters();
+        PortCounters { unanswered: counters.unanswered - usize::from(self.watches.get()), ..counters }
     }
 
     /// Makes messages that did not reach their client claimable again, before their lease lapses.

@@ -56,13 +56,24 @@ impl Shard {
             Route::SwitchEphemeral => {
                 let enabled = parse_switch(call.request.body, self.node.config.json_depth_max)
                     .map_err(|error| ApiError::bad_request(&error))?;
-                tracing::info!(enabled, "ephemeral queues are being switched");
+                tracing::info!(enabled, by = call.subject(), "an operator switches ephemeral queues");
                 ControlAsk::SetEphemeral(enabled)
             }
             _ => ControlAsk::Load,
         };
         self.ask_control(call, ask, |control, _| {
             Reply::json(200, format!("{{\"enabled\":{}}}", control.ephemeral_enabled).into_bytes())
+        })
+    }
+
+    /// Lists all grants, by tenant.
+    pub(crate) fn quotas(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        self.ask_control(call, ControlAsk::Load, |control, _| {
+            let mut tenants: Vec<_> = control.grants.keys().copied().collect();
+            tenants.sort_unstable();
+            let rows: Vec<_> = tenants.iter().map(|&tenant| row(TenantId(tenant), &control.grants[&tenant])).collect();
+            let text = format!("{{\"grants\":[{}],\"count\":{}}}", rows.join(","), rows.len());
+            Reply::json(200, text.into_bytes())
         })
     }
 
@@ -83,14 +94,22 @@ impl Shard {
                     max_queues: body.max_queues,
                     max_msgs_per_sec: body.max_msgs_per_sec,
                 };
+                let Grant { enabled, max_bytes, max_queues, max_msgs_per_sec } = grant;
+                tracing::info!(
+                    tenant = %Uuid(tenant.0), enabled, ?max_bytes, ?max_queues, ?max_msgs_per_sec, by = call.subject(),
+                    "an operator grants ephemeral queues"
+                );
                 self.ask_control(call, ControlAsk::PutGrant(tenant.0, grant), move |control, _| {
                     granted(control, tenant)
                 })
             }
-            Route::DeleteQuota => self.ask_control(call, ControlAsk::RemoveGrant(tenant.0), move |_, existed| {
-                let text = format!("{{\"tenant\":\"{}\",\"deleted\":{existed}}}", Uuid(tenant.0));
-                Reply::json(200, text.into_bytes())
-            }),
+            Route::DeleteQuota => {
+                tracing::info!(tenant = %Uuid(tenant.0), by = call.subject(), "an operator takes a grant away");
+                self.ask_control(call, ControlAsk::RemoveGrant(tenant.0), move |_, existed| {
+                    let text = format!("{{\"tenant\":\"{}\",\"deleted\":{existed}}}", Uuid(tenant.0));
+                    Reply::json(200, text.into_bytes())
+                })
+            }
             _ => self.ask_control(call, ControlAsk::Load, move |control, _| granted(control, tenant)),
         }
     }
@@ -120,6 +139,11 @@ impl Shard {
 }
 
 impl Call<'_> {
+    /// Who does it, for the log.
+    fn subject(&self) -> Option<&str> {
+        self.identity.as_ref().and_then(|identity| identity.subject.as_deref())
+    }
+
     /// The tenant that the path names.
     fn granted_tenant(&self) -> Result<TenantId, ApiError> {
         let raw = self.segments[0].unwrap_or_default();
@@ -132,19 +156,26 @@ impl Call<'_> {
     }
 }
 
-/// A tenant's grant; a limit that it does not have is null.
+/// A tenant's grant.
 fn granted(control: &Control, tenant: TenantId) -> Reply {
-    let name = Uuid(tenant.0);
-    let Some(grant) = control.grants.get(&tenant.0) else {
-        return ApiError::new(Code::QuotaNotFound, format!("Tenant {name} has no grant for ephemeral queues")).into();
-    };
+    match control.grants.get(&tenant.0) {
+        Some(grant) => Reply::json(200, row(tenant, grant).into_bytes()),
+        None => {
+            let message = format!("Tenant {} has no grant for ephemeral queues", Uuid(tenant.0));
+            ApiError::new(Code::QuotaNotFound, message).into()
+        }
+    }
+}
+
+/// A grant as JSON; a limit that it does not have is null.
+fn row(tenant: TenantId, grant: &Grant) -> String {
     let number = |limit: Option<u64>| limit.map_or_else(|| "null".to_owned(), |limit| limit.to_string());
-    let text = format!(
-        "{{\"tenant\":\"{name}\",\"enabled\":{},\"maxBytes\":{},\"maxQueues\":{},\"maxMsgsPerSec\":{}}}",
+    format!(
+        "{{\"tenant\":\"{}\",\"enabled\":{},\"maxBytes\":{},\"maxQueues\":{},\"maxMsgsPerSec\":{}}}",
+        Uuid(tenant.0),
         grant.enabled,
         number(grant.max_bytes),
         number(grant.max_queues),
         number(grant.max_msgs_per_sec),
-    );
-    Reply::json(200, text.into_bytes())
+    )
 }

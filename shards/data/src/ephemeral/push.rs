@@ -72,6 +72,7 @@ impl Shard {
                 Code::RateLimited,
                 format!("The tenant's rate of {rate} messages a second is used up; try again in {wait_ms} ms"),
             )
+            .after_s(wait_ms.div_ceil(1000))
         })
     }
 }

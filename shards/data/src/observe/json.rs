@@ -15,7 +15,7 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
         out,
         "{{\"status\":\"ok\",\"engine\":{},\"version\":{},\"bootEpoch\":\"{:016x}\",\"uptimeSeconds\":{},\
          \"connections\":{},\"parked\":{},\"openRequests\":{},\"ephemeral\":{{\"queues\":{},\"messages\":{},\"bytes\":{},\
-         \"memoryBytes\":{},\"maxBytes\":{}}},\"shards\":[",
+         \"memoryBytes\":{},\"maxBytes\":{},\"enabled\":{}}},\"shards\":[",
         quoted(ENGINE),
         quoted(node.version),
         node.boot_epoch,
@@ -28,6 +28,7 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
         sum(|shard| shard.engine.payload_bytes),
         sum(|shard| shard.engine.memory_bytes),
         node.config.ephemeral_max_bytes,
+        shards.iter().all(|shard| shard.ephemeral_enabled),
     );
     for (index, role) in node.roles.iter().enumerate() {
         if index > 0 {

@@ -121,7 +121,13 @@ fn edge_families(page: &mut Page, node: &Node, shards: &[Observation]) {
             shards.iter().map(|shard| shard.refused[code as usize]).sum::<u64>(),
         );
     }
-    if node.tls.is_some() {
+    if let Some(tls) = &node.tls {
+        page.single(
+            "queen_tls_certificate_end_timestamp_seconds",
+            "gauge",
+            "When the certificate of the HTTP port ends, in seconds since 1970.",
+            tls.ends_s(),
+        );
         page.single(
             "queen_tls_handshakes_failed_total",
             "counter",
