@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
 use queen_data::{Tls, TlsError};
 use queen_fabric::memory;
@@ -162,7 +163,7 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
     }
     let hang_up = {
         let tls = tls.clone();
-        move || read_again(tls.as_deref())
+        move || read_again(tls.clone())
     };
     let stop = signals::install(hang_up).map_err(BootError::Signals)?;
     Ok(Ready { settings, open_files, data_dir, tls, stop })
@@ -182,7 +183,16 @@ fn check_files(settings: &Settings) -> Exit {
 }
 
 /// At SIGHUP: the certificate. Settings are read at boot alone.
-fn read_again(tls: Option<&Tls>) {
+///
+/// On a thread of its own: a file may be where reading takes for ever, and the next signal may be one to stop.
+fn read_again(tls: Option<Arc<Tls>>) {
+    let started = thread::Builder::new().name("queen-reload".into()).spawn(move || reload(tls.as_deref()));
+    if let Err(error) = started {
+        tracing::error!("SIGHUP: nothing was read again: no thread could start: {error}");
+    }
+}
+
+fn reload(tls: Option<&Tls>) {
     let outcome = tls.map(|tls| tls.reload().inspect(|()| tls.log_end()));
     match outcome {
         None => tracing::info!("SIGHUP: there is nothing to read again; settings are read at boot"),
@@ -195,7 +205,7 @@ fn read_again(tls: Option<&Tls>) {
 /// the others waiting for answers that nobody gives.
 fn end_at_panic(info: &PanicHookInfo<'_>) {
     log::finish();
-    let thread = std::thread::current();
+    let thread = thread::current();
     let name = thread.name().unwrap_or("unnamed");
     complain(&format!("{info} (thread {name}); this is a bug, the process ends"));
     let backtrace = Backtrace::capture();

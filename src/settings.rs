@@ -500,8 +500,11 @@ mod tests {
 
     #[test]
     fn a_url_of_keys_holds_no_password_and_one_that_does_is_not_shown() {
-        let url = "https://issuer.example:8443/keys?app=queen";
-        assert!(effective(&read(&[("JWT_JWKS_URL", url)]).expect("a URL")).contains(&format!("JWT_JWKS_URL={url}\n")));
+        let shown = |url| effective(&read(&[("JWT_JWKS_URL", url)]).expect("a URL"));
+        let url = "https://issuer.example:8443/keys";
+        assert!(shown(url).contains(&format!("JWT_JWKS_URL={url}\n")));
+        let shown = shown("https://issuer.example:8443/keys?key=s3cret");
+        assert!(shown.contains(&format!("JWT_JWKS_URL={url}?(not shown)\n")), "{shown}");
         for url in [
             "issuer",
             "/keys",

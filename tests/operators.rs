@@ -97,6 +97,31 @@ fn who_waits_when_it_is_switched_off_is_told_at_once() {
 }
 
 #[test]
+fn time_stands_still_for_what_is_held_while_it_is_switched_off() {
+    let settings = [("QUEEN_EPHEMERAL_GROUP_IDLE_S", "1"), ("QUEEN_EPHEMERAL_RETRY_LIMIT", "1")];
+    let broker = Broker::start(&settings);
+    let mut client = broker.connect();
+    client.configure("leased", &json!({ "leaseSeconds": 1 }));
+    client.configure("old", &json!({ "ttlSeconds": 1 }));
+    for group in ["g1", "g2"] {
+        assert!(client.pop(&format!("queue=q&group={group}")).is_empty());
+    }
+    client.push_all("q", &[json!(1), json!(2)]);
+    assert_eq!(client.pop("queue=q&group=g1&batch=10&autoAck=true").len(), 2);
+    client.push("leased", json!("on its last attempt"));
+    let leased = client.pop("queue=leased");
+    client.push("old", json!("young"));
+    switch(&mut client, false);
+    until_all(&broker, false);
+    std::thread::sleep(Duration::from_millis(2_500));
+    switch(&mut client, true);
+    until_all(&broker, true);
+    assert_eq!(client.ack("leased", None, &[&leased[0].id], "completed"), ["acked"]);
+    assert_eq!(payloads(&client.pop("queue=old&autoAck=true")), [json!("young")]);
+    assert_eq!(payloads(&client.pop("queue=q&group=g2&batch=10&autoAck=true")), [json!(1), json!(2)]);
+}
+
+#[test]
 fn the_switch_survives_a_restart() {
     let mut broker = Broker::start(&[]);
     switch(&mut broker.connect(), false);
@@ -172,6 +197,69 @@ fn a_tenant_needs_a_grant_and_the_default_one_does_not() {
     assert_eq!(deleted, json!({ "tenant": ONE, "deleted": true }));
     assert_eq!(client.request("DELETE", &quota(ONE), b"").json()["deleted"], false);
     until_push(&broker, ONE, 403);
+}
+
+#[test]
+fn who_waits_for_a_tenant_whose_grant_goes_is_told() {
+    let broker = Broker::start(&[TENANTS]);
+    let mut client = broker.connect();
+    for tenant in [ONE, OTHER] {
+        grant(&mut client, tenant, &json!({}));
+        until_push(&broker, tenant, 201);
+    }
+    let mut waiting: Vec<_> = (0..8).map(|_| broker.connect()).collect();
+    for (n, one) in waiting.iter_mut().enumerate() {
+        let tenant = if n == 0 { OTHER } else { ONE };
+        let target = format!("/api/v1/ephemeral/pop?queue=q{n}&wait=true&timeout=250000&autoAck=true");
+        one.send(request("GET", &target, &[("x-queen-tenant", tenant)], b""));
+    }
+    eventually("their waiting", || (broker.parked() == 8).then_some(()));
+    client.request("DELETE", &quota(ONE), b"");
+    for one in &mut waiting[1..] {
+        assert_eq!(one.response().failure(), (403, "feature_gated".to_owned()));
+    }
+    assert_eq!(push_as(&mut client, OTHER, "q0", &["x".into()]).status, 201);
+    assert_eq!(payloads(&waiting[0].popped()), [json!("x")], "another tenant's goes on");
+}
+
+#[test]
+fn a_declaration_that_is_refused_is_not_kept() {
+    let mut broker = Broker::start(&[TENANTS]);
+    let mut client = broker.connect();
+    grant(&mut client, ONE, &json!({ "maxQueues": 1 }));
+    until_push(&broker, ONE, 201);
+    let declare = |client: &mut Connection, queue: &str| {
+        let body = json!({ "queue": queue, "options": {} }).to_string();
+        client.request_with("POST", "/api/v1/ephemeral/configure", &[("x-queen-tenant", ONE)], body.as_bytes()).status
+    };
+    let taken = (0..20).filter(|n| declare(&mut client, &format!("q{n}")) == 201).count();
+    assert_eq!(taken, 1);
+    broker.kill9();
+    broker.start_again();
+    let mut client = broker.connect();
+    let listing = client.request_with("GET", "/api/v1/ephemeral/queues", &[("x-queen-tenant", ONE)], b"").json();
+    assert_eq!(listing["count"], 1, "{listing}");
+}
+
+#[test]
+fn a_limit_counts_what_was_there_before_it() {
+    let broker = Broker::start(&[TENANTS]);
+    let mut client = broker.connect();
+    grant(&mut client, ONE, &json!({}));
+    until_push(&broker, ONE, 201);
+    let large = "x".repeat(99_998);
+    for n in 0..8 {
+        assert_eq!(push_as(&mut client, ONE, &format!("q{n}"), std::slice::from_ref(&large)).status, 201);
+    }
+    grant(&mut client, ONE, &json!({ "maxBytes": 850_000 }));
+    // On both shards, wherever the queues are.
+    for n in 0..16 {
+        eventually("the limit", || {
+            let status = push_as(&mut client, ONE, &format!("more{n}"), std::slice::from_ref(&large)).status;
+            assert_eq!(status, 403, "800,000 of 850,000 bytes are there");
+            Some(())
+        });
+    }
 }
 
 #[test]

@@ -55,6 +55,20 @@ fn requests_of_every_size_go_through() {
 }
 
 #[test]
+fn every_push_is_answered_however_many_reads_it_takes() {
+    for broker in [Broker::start_tls(&[]), Broker::start(&[])] {
+        let mut client = broker.connect();
+        for step in 0..60 {
+            // Around what eight reads bring, of TLS and of plain bytes.
+            for bytes in [100_000 + step * 1_000, 480_000 + step * 2_000] {
+                client.push("q", json!("x".repeat(bytes)));
+            }
+            client.pop("queue=q&batch=10&autoAck=true");
+        }
+    }
+}
+
+#[test]
 fn a_waiting_pop_is_woken_and_one_whose_client_goes_takes_nothing() {
     let broker = Broker::start_tls(&[]);
     let mut client = broker.connect();
@@ -176,4 +190,14 @@ fn a_stop_answers_what_waits_and_ends_in_order() {
     assert!(broker.sigterm().success());
     assert!(waiting.popped().is_empty());
     assert!(waiting.is_closed_by_peer());
+}
+
+#[test]
+fn a_stop_does_not_wait_for_handshakes() {
+    let mut broker =
+        Broker::start_tls(&[("QUEEN_SHUTDOWN_GRACE_MS", "600000"), ("QUEEN_HTTP_HEADER_TIMEOUT_MS", "600000")]);
+    let mut silent = Connection::open(broker.address());
+    eventually("its being there", || (broker.connections() == 2).then_some(()));
+    assert!(broker.sigterm().success());
+    assert!(silent.is_closed_by_peer());
 }

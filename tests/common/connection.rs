@@ -15,17 +15,36 @@ use super::PATIENCE;
 
 /// A keep-alive connection to the broker.
 pub struct Connection {
-    stream: Box<dyn Stream>,
-    /// The socket under it.
-    tcp: TcpStream,
+    stream: Stream,
     /// Bytes that were read beyond the last answer.
     unread: Vec<u8>,
 }
 
 /// Plain bytes, whatever is under them.
-trait Stream: Read + Write + Send {}
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
 
-impl<S: Read + Write + Send> Stream for S {}
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => &tls.sock,
+        }
+    }
+
+    fn bytes(&mut self) -> &mut dyn ReadWrite {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls,
+        }
+    }
+}
+
+trait ReadWrite: Read + Write {}
+
+impl<S: Read + Write> ReadWrite for S {}
 
 /// An answer, with its header names in lower case.
 #[derive(Debug)]
@@ -50,16 +69,16 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { tcp: stream.try_clone()?, stream: Box::new(stream), unread: Vec::new() })
+        Ok(Self { stream: Stream::Plain(stream), unread: Vec::new() })
     }
 
     /// Connects in TLS, to what calls itself `localhost`.
     pub fn open_tls(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<Self> {
-        let Self { tcp, .. } = Self::try_open(address)?;
+        let Stream::Plain(tcp) = Self::try_open(address)?.stream else { unreachable!("opened without TLS") };
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        let stream = Box::new(StreamOwned::new(session, tcp.try_clone()?));
-        Ok(Self { stream, tcp, unread: Vec::new() })
+        let stream = Stream::Tls(Box::new(StreamOwned::new(session, tcp)));
+        Ok(Self { stream, unread: Vec::new() })
     }
 
     /// Sends bytes as they are.
@@ -69,7 +88,7 @@ impl Connection {
 
     /// Sends bytes as they are; the broker may have closed the connection.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        self.stream.write_all(bytes.as_ref())
+        self.stream.bytes().write_all(bytes.as_ref())
     }
 
     /// Reads the next answer.
@@ -123,7 +142,7 @@ impl Connection {
 
     fn read_more(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
-        match self.stream.read(&mut buffer)? {
+        match self.stream.bytes().read(&mut buffer)? {
             0 => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!("closed by the broker after {:?}", String::from_utf8_lossy(&self.unread)),
@@ -159,12 +178,12 @@ impl Connection {
 
     /// No more bytes from this side; answers are still read.
     pub fn finish_sending(&self) {
-        self.tcp.shutdown(Shutdown::Write).expect("half a close");
+        self.stream.tcp().shutdown(Shutdown::Write).expect("half a close");
     }
 
     /// Closes with RST, as a client that is killed with unread data does.
     pub fn reset(self) {
-        SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
+        SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
     }
 
     /// Whether the broker closed: true at end of file or reset, false when it sent something.
@@ -181,9 +200,9 @@ impl Connection {
     /// Whether nothing comes within `time`: the connection stays open and silent.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         assert!(self.unread.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.unread));
-        self.tcp.set_read_timeout(Some(time)).expect("a read timeout");
+        self.stream.tcp().set_read_timeout(Some(time)).expect("a read timeout");
         let read = self.read_more();
-        self.tcp.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
+        self.stream.tcp().set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         matches!(read, Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
     }
 }

@@ -52,7 +52,7 @@ impl Caller {
 
 /// Whether a token is one tenant's.
 fn is_bound(identity: &Identity) -> bool {
-    !matches!(identity.tenant, TenantClaim::Absent | TenantClaim::Is(TenantId::DEFAULT))
+    identity.tenant != TenantClaim::Absent
 }
 
 /// Why a request is not served, or not yet.

@@ -33,6 +33,7 @@ pub(crate) struct Call<'r> {
     pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) frame: Frame,
     pub(crate) now: Instant,
+    /// The engine's time.
     pub(crate) now_ms: Millis,
     /// The raw path segments that name things, on the routes that have them.
     pub(crate) segments: [Option<&'r str>; 2],
@@ -75,7 +76,7 @@ impl Shard {
                 self.check_ephemeral(tenant, caller.is_operator())?;
             }
             let Caller { identity } = caller;
-            let call = Call { request, tenant, identity, frame, now, now_ms: self.clock.millis(now), segments };
+            let call = Call { request, tenant, identity, frame, now, now_ms: self.clock.engine_millis(now), segments };
             Ok(self.dispatch(&call, out)?)
         });
         let handled = handled.unwrap_or_else(|refused| match refused {

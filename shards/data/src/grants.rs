@@ -10,6 +10,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::Arc,
+    time::Instant,
 };
 
 use crossbeam_skiplist::SkipMap;
@@ -97,24 +98,27 @@ impl Shard {
         if !self.grants.is_ephemeral_enabled() {
             return Err(ApiError::ephemeral_disabled());
         }
-        if tenant == TenantId::DEFAULT || is_operator {
-            return Ok(());
-        }
-        match self.grants.grant_of(tenant) {
-            Some(grant) if grant.enabled => Ok(()),
-            Some(_) => Err(ApiError::new(
-                Code::FeatureGated,
-                "The tenant's grant for ephemeral queues is switched off: ask an operator",
-            )),
-            None if !self.node.config.ephemeral_require_grant => Ok(()),
+        if is_operator { Ok(()) } else { self.check_grant(tenant) }
+    }
+
+    /// Whether a tenant's grant, or that there is none, lets it use ephemeral queues.
+    fn check_grant(&self, tenant: TenantId) -> Result<(), ApiError> {
+        self.check_grant_of(&self.grants.control.borrow(), tenant)
+    }
+
+    fn check_grant_of(&self, control: &Control, tenant: TenantId) -> Result<(), ApiError> {
+        let refusal = match control.grants.get(&tenant.0) {
+            _ if tenant == TenantId::DEFAULT => return Ok(()),
+            Some(grant) if grant.enabled => return Ok(()),
+            None if !self.node.config.ephemeral_require_grant => return Ok(()),
             None if self.grants.version.get() == 0 => {
-                Err(ApiError::new(Code::EphemeralUnavailable, "The tenant's grant could not be read yet; try again"))
+                let message = "The tenant's grant could not be read yet; try again";
+                return Err(ApiError::new(Code::EphemeralUnavailable, message));
             }
-            None => Err(ApiError::new(
-                Code::FeatureGated,
-                "The tenant has no grant for ephemeral queues: ask an operator for one",
-            )),
-        }
+            Some(_) => "The tenant's grant for ephemeral queues is switched off: ask an operator",
+            None => "The tenant has no grant for ephemeral queues: ask an operator for one",
+        };
+        Err(ApiError::new(Code::FeatureGated, refusal))
     }
 
     /// The rate at which a tenant may push: its grant's, or else every tenant's. In messages a second for the message to
@@ -160,29 +164,45 @@ impl Shard {
         self.grants.version.set(version);
         let before = self.grants.control.replace(Arc::clone(&control));
         // What was pushed at another rate is not owed at this one.
-        for tenant in before.grants.keys().chain(control.grants.keys()) {
+        for tenant in before.grants.keys().chain(control.grants.keys()).filter(|_| before.grants != control.grants) {
             let rate = |control: &Control| control.grants.get(tenant).and_then(|grant| grant.max_msgs_per_sec);
             if rate(&before) != rate(&control) {
                 self.node.rates.forget(TenantId(*tenant));
             }
         }
-        self.resize_grants(&control);
+        self.resize_grants(&before, &control);
+        self.clock.run_engine_time(control.ephemeral_enabled, Instant::now());
+        self.timers.look_again();
+        self.release_gated(&before, &control);
         if was_enabled && !control.ephemeral_enabled {
             if self.id() == 0 {
                 tracing::warn!("ephemeral queues are switched off, here and on every broker of the store");
             }
-            self.outlet.refuse_those_released(true);
+            self.outlet.refuse_those_released(Some(ApiError::ephemeral_disabled()));
             self.engine.borrow_mut().release_waiters(&mut &self.outlet);
-            self.outlet.refuse_those_released(false);
-            self.timers.rearm(self);
+            self.outlet.refuse_those_released(None);
         }
         if !was_enabled && control.ephemeral_enabled && self.id() == 0 {
             tracing::info!("ephemeral queues are switched on again");
         }
     }
 
+    /// Tells those who wait for a tenant that may use ephemeral queues no more.
+    fn release_gated(&self, before: &Control, control: &Control) {
+        let tenants = before.grants.keys().chain(control.grants.keys()).filter(|_| before.grants != control.grants);
+        for tenant in tenants.map(|tenant| TenantId(*tenant)) {
+            if self.check_grant_of(before, tenant).is_ok()
+                && let Err(refusal) = self.check_grant_of(control, tenant)
+            {
+                self.outlet.refuse_those_released(Some(refusal));
+                self.engine.borrow_mut().release_waiters_of(tenant, &mut &self.outlet);
+            }
+        }
+        self.outlet.refuse_those_released(None);
+    }
+
     /// Fits pools, credits and the engine's limits to the grants.
-    fn resize_grants(&self, control: &Control) {
+    fn resize_grants(&self, before: &Control, control: &Control) {
         let mut engine = self.engine.borrow_mut();
         let mut credits = self.grants.credits.borrow_mut();
         credits.retain(|tenant, credit| {
@@ -196,8 +216,9 @@ impl Shard {
         });
         let shards = self.peers.shards();
         for (&tenant, grant) in &control.grants {
+            let is_new = before.grants.get(&tenant) != Some(grant);
             let (tenant, Some(limit)) = (TenantId(tenant), limit_of(grant)) else { continue };
-            if tenant == TenantId::DEFAULT {
+            if tenant == TenantId::DEFAULT || !is_new {
                 continue;
             }
             let pool = self.node.tenants.sized(tenant, limit);
@@ -205,11 +226,15 @@ impl Shard {
                 Some(credit) => (credit.bytes, credit.queues),
                 None => (Share::default(), Share::default()),
             };
+            let usage = engine.tenant_usage(tenant);
             let credit = Credit {
-                pool,
                 bytes: held_bytes.resized(limit.bytes, shards, BYTES_CHUNK_MAX),
                 queues: held_queues.resized(limit.queues, shards, QUEUES_CHUNK_MAX),
+                pool,
             };
+            // What is there already counts from now on.
+            credit.bytes.cover(&credit.pool.bytes, usage.bytes);
+            credit.queues.cover(&credit.pool.queues, usage.queues);
             credits.insert(tenant, credit);
         }
         drop(credits);

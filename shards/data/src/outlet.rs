@@ -1,6 +1,6 @@
 //! From the engine's hand to an answer: renders what a pop gets and sends it where the pop came from.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use queen_ephemeral::{Claim, Delivery, Sink, WaiterId};
 use queen_fabric::port::Port;
@@ -26,8 +26,8 @@ pub(crate) struct Outlet {
     waiters: RefCell<Waiters>,
     /// What a pop got that is answered in the same call.
     at_once: RefCell<AtOnce>,
-    /// Whoever is released with nothing now is told that ephemeral queues are switched off.
-    refusing: Cell<bool>,
+    /// What whoever is released with nothing now is told in its place.
+    refusing: RefCell<Option<ApiError>>,
     port: Port<DataProtocol>,
 }
 
@@ -44,7 +44,7 @@ impl Outlet {
             id_prefix: format!("e:{boot_epoch:016x}:"),
             waiters: RefCell::default(),
             at_once: RefCell::default(),
-            refusing: Cell::new(false),
+            refusing: RefCell::default(),
             port,
         }
     }
@@ -57,9 +57,9 @@ impl Outlet {
         &self.at_once
     }
 
-    /// Whether those that are released with nothing from here on get the refusal of a surface that is switched off.
-    pub(crate) fn refuse_those_released(&self, refusing: bool) {
-        self.refusing.set(refusing);
+    /// What those that are released with nothing from here on are refused with, if they are.
+    pub(crate) fn refuse_those_released(&self, refusing: Option<ApiError>) {
+        self.refusing.replace(refusing);
     }
 
     /// Gives a waiter what it waited for.
@@ -134,8 +134,10 @@ impl Sink for &Outlet {
             at_once.claim = delivery.take_claim();
             return;
         }
-        if self.refusing.get() && delivery.messages().len() == 0 {
-            return self.give(waiter, Given::Reply(ApiError::ephemeral_disabled().into()));
+        if delivery.messages().len() == 0
+            && let Some(refusal) = self.refusing.borrow().clone()
+        {
+            return self.give(waiter, Given::Reply(refusal.into()));
         }
         let mut body = Vec::new();
         self.render(&delivery, &mut body);
@@ -145,8 +147,7 @@ impl Sink for &Outlet {
     fn reply(&mut self, waiter: WaiterId, reply: Option<&[u8]>) {
         let reply = match reply {
             Some(payload) => Reply::json(200, [REPLY_OPEN, payload, b"}"].concat()),
-            None if self.refusing.get() => ApiError::ephemeral_disabled().into(),
-            None => ApiError::no_reply().into(),
+            None => self.refusing.borrow().clone().unwrap_or_else(ApiError::no_reply).into(),
         };
         self.give(waiter, Given::Reply(reply));
     }

@@ -133,7 +133,7 @@ impl Shard {
     }
 
     pub(crate) fn give_back_here(&self, claim: Claim) {
-        let now_ms = self.now_ms();
+        let now_ms = self.engine_now_ms();
         self.engine.borrow_mut().give_back(now_ms, claim, &mut &self.outlet);
         self.timers.rearm(self);
     }

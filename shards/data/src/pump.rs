@@ -73,8 +73,10 @@ impl Shard {
     fn serve_push(&self, push: &PushAsk) -> Answer {
         let (key, partition) = (&push.key, &push.partition);
         let pushed = match push.reply_to.as_deref() {
-            Some(inbox) => self.push_request_here(self.now_ms(), key.tenant, &key.queue, partition, &push.bytes, inbox),
-            None => self.push_here(self.now_ms(), key.tenant, &key.queue, partition, push.payloads()),
+            Some(inbox) => {
+                self.push_request_here(self.engine_now_ms(), key.tenant, &key.queue, partition, &push.bytes, inbox)
+            }
+            None => self.push_here(self.engine_now_ms(), key.tenant, &key.queue, partition, push.payloads()),
         };
         match pushed {
             Ok(()) => Answer::Pushed(push.ends.len() as u32),
@@ -94,7 +96,7 @@ impl Shard {
             wait_ms: ask.wait_ms,
         };
         let waiter = self.outlet.waiters().borrow_mut().add_there(ticket);
-        let outcome = self.pop_here(self.now_ms(), pop, waiter);
+        let outcome = self.pop_here(self.engine_now_ms(), pop, waiter);
         let mut waiters = self.outlet.waiters().borrow_mut();
         match outcome {
             Ok(Outcome::Delivered) => None,
@@ -124,12 +126,12 @@ impl Shard {
             wait_ms: ask.wait_ms,
         };
         let waiter = self.outlet.waiters().borrow_mut().add_there(ticket);
-        self.request_here(self.now_ms(), &request, waiter)
+        self.request_here(self.engine_now_ms(), &request, waiter)
     }
 
     fn serve_ack(&self, ack: &AckAsk) -> Answer {
         let mut body = Vec::new();
-        self.ack_here(self.now_ms(), ack, &mut body);
+        self.ack_here(self.engine_now_ms(), ack, &mut body);
         Answer::Reply(Box::new(Reply::json(200, body)))
     }
 }

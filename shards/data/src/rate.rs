@@ -36,6 +36,13 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// Forgets those who owe nothing any more at `now_ns`: their clocks say what no clock says.
+    pub(crate) fn forget_idle(&self, now_ns: u64) {
+        for entry in self.clocks.iter().filter(|entry| entry.value().load(Ordering::Relaxed) <= now_ns) {
+            entry.remove();
+        }
+    }
+
     /// Forgets what a tenant has pushed: its rate is another one now.
     pub(crate) fn forget(&self, tenant: TenantId) {
         self.clocks.remove(&tenant);
@@ -94,6 +101,16 @@ mod tests {
         let (rates, limit) = (Rates::default(), RateLimit::new(10, 20));
         assert_eq!(rates.take(TenantId::DEFAULT, limit, 50, START), Ok(()));
         assert_eq!(rates.take(TenantId::DEFAULT, limit, 1, START), Err(3_100));
+    }
+
+    #[test]
+    fn who_owes_nothing_is_forgotten_and_who_does_is_not() {
+        let (rates, limit) = (Rates::default(), RateLimit::new(10, 20));
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 20, START), Ok(()));
+        rates.forget_idle(START + SECOND);
+        assert_eq!(rates.take(TenantId::DEFAULT, limit, 20, START + SECOND), Err(1_000));
+        rates.forget_idle(START + 2 * SECOND);
+        assert_eq!(rates.clocks.len(), 0);
     }
 
     #[test]

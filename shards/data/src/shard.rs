@@ -5,7 +5,7 @@ use std::{
     future::Future,
     rc::Rc,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use queen_auth::Authenticator;
@@ -143,6 +143,11 @@ impl Shard {
 
     pub(crate) fn now_ms(&self) -> Millis {
         self.clock.now_ms()
+    }
+
+    /// The time for the engine.
+    pub(crate) fn engine_now_ms(&self) -> Millis {
+        self.clock.engine_millis(Instant::now())
     }
 }
 

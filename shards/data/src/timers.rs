@@ -27,6 +27,9 @@ const SWEEP_MIN: Duration = Duration::from_millis(10);
 /// Sweeps between two returns of unused budget to the node.
 const SWEEPS_PER_RETURN: u32 = 4;
 
+/// Sweeps between two looks at which tenants' rates need not be kept.
+const SWEEPS_PER_FORGETTING: u32 = 128;
+
 /// The timers of a shard.
 pub(crate) struct Timers {
     /// When the engine's task will wake; `Millis::MAX` while nothing is due ever.
@@ -76,6 +79,11 @@ impl Timers {
         }
     }
 
+    /// Lets the engine's task look at the clock again.
+    pub(crate) fn look_again(&self) {
+        self.earlier.notify();
+    }
+
     pub(crate) fn add_slot(&self) -> (usize, Rc<Slot>) {
         let slot = Rc::new(Slot { due_ms: Cell::new(Millis::MAX), waker: Cell::default() });
         (self.slots.borrow_mut().insert(Rc::clone(&slot)), slot)
@@ -105,7 +113,7 @@ impl Timers {
 pub(crate) async fn run_engine(shard: Rc<Shard>) {
     let mut sleep = rt::Deadline::new();
     loop {
-        let now_ms = shard.now_ms();
+        let now_ms = shard.engine_now_ms();
         let more = shard.engine.borrow_mut().advance(now_ms, ADVANCE_BUDGET, &mut &shard.outlet);
         if more {
             rt::yield_now().await;
@@ -114,7 +122,7 @@ pub(crate) async fn run_engine(shard: Rc<Shard>) {
         let next_ms = shard.engine.borrow().next_deadline_ms();
         shard.timers.armed_ms.set(next_ms.unwrap_or(Millis::MAX));
         // A deadline names a millisecond; the engine acts when it has come.
-        sleep.set(next_ms.map(|at_ms| shard.clock.instant(at_ms)));
+        sleep.set(next_ms.and_then(|at_ms| shard.clock.engine_instant(at_ms)));
         poll_fn(|cx| match sleep.poll(cx) {
             Poll::Ready(()) => Poll::Ready(()),
             Poll::Pending => shard.timers.earlier.poll_wait(cx),
@@ -137,6 +145,9 @@ pub(crate) async fn run_sweep(shard: Rc<Shard>) {
         sweeps = sweeps.wrapping_add(1);
         if sweeps.is_multiple_of(SWEEPS_PER_RETURN) {
             shard.return_room();
+        }
+        if shard.id() == 0 && sweeps.is_multiple_of(SWEEPS_PER_FORGETTING) {
+            shard.node.rates.forget_idle(shard.node.boot.elapsed().as_nanos() as u64);
         }
     }
 }

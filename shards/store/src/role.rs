@@ -123,6 +123,8 @@ struct Role {
     asked: HashMap<Ticket, OpKey>,
     declarations: Declarations,
     control: KnownControl,
+    /// How long what is asked about declarations and control may take.
+    patience: Duration,
     health: Health,
     on_health: OnHealth,
 }
@@ -130,12 +132,13 @@ struct Role {
 /// What is asked about declarations.
 #[derive(Default)]
 struct Declarations {
-    /// Who is answered by a job.
-    jobs: HashMap<u64, Ticket>,
+    /// Who is answered by a job, and since when they wait.
+    jobs: HashMap<u64, (Ticket, Instant)>,
     last_job: u64,
     /// Shards that wait for all of theirs.
     waiting: Vec<Ticket>,
-    loading: bool,
+    /// The job that loads them.
+    loading: Option<u64>,
 }
 
 impl Role {
@@ -169,6 +172,7 @@ impl Role {
             asked: HashMap::new(),
             declarations: Declarations::default(),
             control,
+            patience: config.patience,
             health,
             on_health,
         }
@@ -210,13 +214,30 @@ impl Role {
         if self.control.due().is_some_and(|due| due <= Instant::now()) {
             self.control.look_again(&self.database);
         }
+        let give_up = self.give_up();
         let log_time = self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us));
-        self.deadline.set(log_time.into_iter().chain(self.control.due()).min());
+        self.deadline.set(log_time.into_iter().chain(self.control.due()).chain(give_up).min());
         more |= self.deadline.poll(cx).is_ready();
         if more {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Answers those who have waited for long enough, and says when the next have.
+    fn give_up(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        if let Some(since) = now.checked_sub(self.patience) {
+            self.control.give_up(since, &self.port);
+            let late = |(&job, &(_, asked)): (&u64, &(Ticket, Instant))| (asked <= since).then_some(job);
+            for job in self.declarations.jobs.iter().filter_map(late).collect::<Vec<_>>() {
+                let silent = StoreFailure::Unavailable("it does not answer".into());
+                self.answer_job(job, StoreAnswer::Unavailable(silent.to_string().into()));
+            }
+        }
+        let declarations = self.declarations.jobs.values().map(|&(_, asked)| asked).min();
+        let first = self.control.waiting_since().into_iter().chain(declarations).min();
+        first.map(|since| since + self.patience)
     }
 
     fn now_us(&self) -> u64 {
@@ -264,6 +285,9 @@ impl Role {
         }
         match outcome {
             Ok(JobDone::Declarations(all)) => self.declarations_loaded(&all),
+            Ok(JobDone::Declared { .. } | JobDone::Removed { .. }) if !self.declarations.jobs.contains_key(&job) => {
+                tracing::warn!("a declaration was kept or forgotten after it was answered that the database is away");
+            }
             Ok(JobDone::Declared { updated_at_ms }) => self.answer_job(job, StoreAnswer::Done { updated_at_ms }),
             Ok(JobDone::Removed { declared }) => self.answer_job(job, StoreAnswer::Removed { declared }),
             Ok(other @ (JobDone::Log(_) | JobDone::Control { .. })) => {
@@ -274,33 +298,38 @@ impl Role {
                 self.answer_job(job, StoreAnswer::Unavailable(failure.to_string().into()));
             }
             // Tried again when the database is back.
-            Err(_) => self.declarations.loading = false,
+            Err(_) if self.declarations.loading == Some(job) => self.declarations.loading = None,
+            Err(_) => {}
         }
     }
 
     fn ask_about_declarations(&mut self, ticket: Ticket, job: Job) {
         self.declarations.last_job += 1;
         let number = DECLARATION_JOBS + self.declarations.last_job;
-        self.declarations.jobs.insert(number, ticket);
+        self.declarations.jobs.insert(number, (ticket, Instant::now()));
         self.database.start(number, job);
     }
 
     fn answer_job(&mut self, job: u64, answer: StoreAnswer) {
-        let ticket = self.declarations.jobs.remove(&job).expect("a job that somebody waits for");
+        let (ticket, _) = self.declarations.jobs.remove(&job).expect("a job that somebody waits for");
         self.port.answer(ticket, answer);
     }
 
     fn load_declarations(&mut self) {
-        if self.health == Health::Connected && !self.declarations.waiting.is_empty() && !self.declarations.loading {
-            self.declarations.loading = true;
+        if self.health == Health::Connected
+            && !self.declarations.waiting.is_empty()
+            && self.declarations.loading.is_none()
+        {
             self.declarations.last_job += 1;
-            self.database.start(DECLARATION_JOBS + self.declarations.last_job, Job::Declarations);
+            let job = DECLARATION_JOBS + self.declarations.last_job;
+            self.declarations.loading = Some(job);
+            self.database.start(job, Job::Declarations);
         }
     }
 
     /// Answers every shard with its slice.
     fn declarations_loaded(&mut self, all: &[Declaration]) {
-        self.declarations.loading = false;
+        self.declarations.loading = None;
         // The port has a place for every data shard and one for the store.
         let shards = self.port.shards() - 1;
         for ticket in std::mem::take(&mut self.declarations.waiting) {

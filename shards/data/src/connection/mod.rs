@@ -194,7 +194,7 @@ impl Connection {
                     Poll::Pending => {
                         let between = self.decoder.phase() == Phase::Idle && self.input.is_empty();
                         let idle = between && !self.stream.is_handshaking();
-                        if idle && self.shard.node.is_stopping() {
+                        if (idle || self.stream.is_handshaking()) && self.shard.node.is_stopping() {
                             return Poll::Ready(Turn::Close);
                         }
                         return self.pending(cx, if idle { Activity::Idle } else { Activity::Request });
@@ -208,7 +208,11 @@ impl Connection {
                 Err(Gone) => return Poll::Ready(Turn::Gone),
             }
         }
-        cx.waker().wake_by_ref();
+        // What was put off runs this task again at the end of the turn: a wake from here would come in its place, and
+        // find the write put off still.
+        if !std::mem::take(&mut self.put_off) {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 

@@ -54,6 +54,7 @@ enum Then {
 pub(crate) enum AnswerTo {
     Here(Promise),
     There(Ticket),
+    Nobody,
 }
 
 impl Declarations {
@@ -90,6 +91,13 @@ impl Shard {
 
     /// Sends a declaration of this shard's slice to the store.
     pub(crate) fn declare_here(&self, ask: Box<ConfigureAsk>, answer_to: AnswerTo) {
+        // What cannot be applied is not kept either.
+        let key = &ask.key;
+        self.make_room(key.tenant, 0, key.queue.len() as u64 + 1024);
+        let possible = self.engine.borrow_mut().check_configure(self.engine_now_ms(), key.tenant, &key.queue);
+        if let Err(error) = possible {
+            return self.answer_job(answer_to, ApiError::configure(error, &key.queue).into());
+        }
         let declaration = Declaration {
             tenant: ask.key.tenant.0,
             queue: ask.key.queue.clone(),
@@ -119,6 +127,7 @@ impl Shard {
         match answer_to {
             AnswerTo::Here(promise) => promise.keep(reply),
             AnswerTo::There(ticket) => self.peers.answer(ticket, Answer::Reply(Box::new(reply))),
+            AnswerTo::Nobody => {}
         }
     }
 
@@ -137,7 +146,7 @@ impl Shard {
     }
 
     fn finish(&self, then: Then, stored: StoreAnswer) -> Reply {
-        let now_ms = self.now_ms();
+        let now_ms = self.engine_now_ms();
         match (then, stored) {
             (_, StoreAnswer::Unavailable(why)) => ApiError::new(
                 Code::EphemeralUnavailable,
@@ -146,6 +155,8 @@ impl Shard {
             .into(),
             (Then::Apply(ask), StoreAnswer::Done { updated_at_ms }) => {
                 if let Err(error) = self.apply(now_ms, ask.key.tenant, &ask.key.queue, &ask.options) {
+                    // The room went to another queue meanwhile: what was kept is forgotten again.
+                    self.delete_here(Box::new(ask.key), AnswerTo::Nobody);
                     return error.into();
                 }
                 configured(&ask, updated_at_ms)
@@ -180,7 +191,7 @@ impl Shard {
 
     /// Puts the stored declarations of this shard's slice into its engine, at boot.
     pub(crate) fn restore(&self, declared: Vec<Declaration>) {
-        let now_ms = self.now_ms();
+        let now_ms = self.engine_now_ms();
         let count = declared.len();
         for declaration in declared {
             let tenant = TenantId(declaration.tenant);

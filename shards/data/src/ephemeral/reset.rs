@@ -31,7 +31,7 @@ impl Shard {
 
     /// Resets a queue of this shard: `{"queue","dropped"}`.
     pub(crate) fn reset_reply(&self, key: &QueueKey) -> Reply {
-        let dropped = self.reset_here(self.now_ms(), key);
+        let dropped = self.reset_here(self.engine_now_ms(), key);
         let mut body = Vec::with_capacity(32 + key.queue.len());
         body.extend_from_slice(b"{\"queue\":");
         append_json_string(&mut body, &key.queue);

@@ -9,6 +9,24 @@ use crate::slab::NONE;
 use crate::types::{ConfigureError, Deleted, Limits, Policy, QueueOptions, TenantId};
 
 impl Engine {
+    /// Whether a queue can be declared: whether it is there, or there is room for it. Idle queues may be collected.
+    ///
+    /// # Errors
+    /// See [`ConfigureError`].
+    pub fn check_configure(&mut self, now_ms: Millis, tenant: TenantId, queue: &str) -> Result<(), ConfigureError> {
+        self.note_time(now_ms);
+        if self.find(tenant, queue).is_some() {
+            return Ok(());
+        }
+        if !self.make_tenant_room(tenant) {
+            return Err(ConfigureError::TenantQueues);
+        }
+        if !self.make_room(0, 1, None) {
+            return Err(ConfigureError::QueueLimit);
+        }
+        Ok(())
+    }
+
     /// Declares a queue, or replaces its whole declaration. Bounds, TTL, leases and the retry
     /// limit hold at once, for messages and leases that are there too: a `dropOldest` queue is
     /// trimmed now, a lease runs from its delivery for the new time. What TTL or the new lease
@@ -24,17 +42,8 @@ impl Engine {
         options: QueueOptions,
         sink: &mut S,
     ) -> Result<(), ConfigureError> {
-        self.note_time(now_ms);
-        let found = self.find(tenant, queue);
-        if found.is_none() {
-            if !self.make_tenant_room(tenant) {
-                return Err(ConfigureError::TenantQueues);
-            }
-            if !self.make_room(0, 1, None) {
-                return Err(ConfigureError::QueueLimit);
-            }
-        }
-        let queue = found.unwrap_or_else(|| self.create_queue(tenant, queue));
+        self.check_configure(now_ms, tenant, queue)?;
+        let queue = self.find(tenant, queue).unwrap_or_else(|| self.create_queue(tenant, queue));
         let limits = Limits::in_force(&self.config, &options);
         let record = &mut self.queues[queue];
         self.totals.declared += u64::from(record.declared.is_none());

@@ -128,6 +128,14 @@ impl Engine {
         }
     }
 
+    pub(super) fn release_inboxes_of<S: Sink>(&mut self, tenant: TenantId, sink: &mut S) {
+        for index in self.inboxes.indexes() {
+            if self.inboxes.slab[index].tenant == tenant {
+                self.end_inbox(index, sink);
+            }
+        }
+    }
+
     /// An inbox's time is up.
     pub(super) fn on_inbox_timer<S: Sink>(&mut self, index: u32, sink: &mut S) {
         self.inboxes.slab[index].timer = NONE;

@@ -10,7 +10,7 @@ use super::{Engine, PARKED_BYTES, StateTimer, WaitTimer};
 use crate::Millis;
 use crate::delivery::Sink;
 use crate::slab::NONE;
-use crate::types::{ParkId, Pop, WaiterId};
+use crate::types::{ParkId, Pop, TenantId, WaiterId};
 use crate::waiters::{Parking, Waiter};
 
 impl Engine {
@@ -83,6 +83,17 @@ impl Engine {
             self.dismiss(index, sink);
         }
         self.release_inboxes(sink);
+    }
+
+    /// As [`release_waiters`](Self::release_waiters), for one tenant.
+    pub fn release_waiters_of<S: Sink>(&mut self, tenant: TenantId, sink: &mut S) {
+        for index in self.waiters.indexes() {
+            let queue = self.waiters.get(index).queue;
+            if self.tenants.id(self.queues[queue].tenant) == tenant {
+                self.dismiss(index, sink);
+            }
+        }
+        self.release_inboxes_of(tenant, sink);
     }
 
     /// Answers one parked pop with an empty delivery.

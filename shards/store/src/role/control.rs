@@ -31,12 +31,20 @@ pub(super) struct KnownControl {
     version: u64,
     /// Those who have this version, and wait for another.
     watchers: Vec<Ticket>,
-    /// What is asked of the database, in turn: it has the first. The role waits for what has no ticket.
-    jobs: VecDeque<(Option<Ticket>, ControlAsk)>,
+    /// What is asked of the database, in turn: it has the first.
+    jobs: VecDeque<Asked>,
     /// How long after a look the next one is due; none where nobody else writes.
     interval: Option<Duration>,
     /// When it is; none during one.
     due: Option<Instant>,
+}
+
+/// Something that is asked of the database.
+struct Asked {
+    /// Who waits for it; the role itself, or nobody any more, where there is none.
+    ticket: Option<Ticket>,
+    ask: ControlAsk,
+    since: Instant,
 }
 
 impl KnownControl {
@@ -55,7 +63,7 @@ impl KnownControl {
 
     /// Asks the database, behind what was asked before.
     pub(super) fn ask(&mut self, ticket: Ticket, ask: ControlAsk, database: &Database) {
-        self.push((Some(ticket), ask), database);
+        self.push(Some(ticket), ask, database);
     }
 
     /// Answers at once, or when another version is known.
@@ -82,9 +90,9 @@ impl KnownControl {
 
     /// Looks for what other brokers have changed, where there are others, behind what is under way: that may fail yet.
     pub(super) fn look_again(&mut self, database: &Database) {
-        let waits = self.jobs.iter().skip(1).any(|(ticket, _)| ticket.is_none());
+        let waits = self.jobs.iter().skip(1).any(|asked| asked.ticket.is_none());
         if self.interval.is_some() && !waits {
-            self.push((None, ControlAsk::Load), database);
+            self.push(None, ControlAsk::Load, database);
         }
     }
 
@@ -95,7 +103,7 @@ impl KnownControl {
         database: &Database,
         port: &Port<StoreProtocol>,
     ) {
-        let (ticket, ask) = self.jobs.pop_front().expect("an outcome has a job");
+        let Asked { ticket, ask, .. } = self.jobs.pop_front().expect("an outcome has a job");
         let answer = match outcome {
             Ok(JobDone::Control { control, changed }) => {
                 self.learn(control, port);
@@ -114,17 +122,37 @@ impl KnownControl {
             port.answer(ticket, answer);
         }
         match self.jobs.front() {
-            Some((_, ask)) => database.start(JOB, Job::Control(ask.clone())),
+            Some(next) => database.start(JOB, Job::Control(next.ask.clone())),
             None => self.due = self.interval.map(|interval| Instant::now() + interval),
         }
     }
 
-    fn push(&mut self, job: (Option<Ticket>, ControlAsk), database: &Database) {
+    /// Answers those who have waited since before `since` that the database is away. What it has already may be done
+    /// all the same; what it has not is forgotten.
+    pub(super) fn give_up(&mut self, since: Instant, port: &Port<StoreProtocol>) {
+        let mut place = 0;
+        self.jobs.retain_mut(|asked| {
+            let is_first = std::mem::replace(&mut place, 1) == 0;
+            if asked.since > since || asked.ticket.is_none() {
+                return true;
+            }
+            let silent = StoreFailure::Unavailable("it does not answer".into());
+            port.answer(asked.ticket.take().expect("just seen"), StoreAnswer::Unavailable(silent.to_string().into()));
+            is_first
+        });
+    }
+
+    /// Since when the first of those who wait has waited.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        self.jobs.iter().filter(|asked| asked.ticket.is_some()).map(|asked| asked.since).min()
+    }
+
+    fn push(&mut self, ticket: Option<Ticket>, ask: ControlAsk, database: &Database) {
         if self.jobs.is_empty() {
             self.due = None;
-            database.start(JOB, Job::Control(job.1.clone()));
+            database.start(JOB, Job::Control(ask.clone()));
         }
-        self.jobs.push_back(job);
+        self.jobs.push_back(Asked { ticket, ask, since: Instant::now() });
     }
 
     /// Tells everybody who watches, if it is news.
