@@ -163,17 +163,13 @@ impl Shard {
         let was_enabled = self.grants.is_ephemeral_enabled();
         self.grants.version.set(version);
         let before = self.grants.control.replace(Arc::clone(&control));
-        // What was pushed at another rate is not owed at this one.
-        for tenant in before.grants.keys().chain(control.grants.keys()).filter(|_| before.grants != control.grants) {
-            let rate = |control: &Control| control.grants.get(tenant).and_then(|grant| grant.max_msgs_per_sec);
-            if rate(&before) != rate(&control) {
-                self.node.rates.forget(TenantId(*tenant));
-            }
+        if before.grants != control.grants {
+            self.forget_rates(&before, &control);
+            self.resize_grants(&before, &control);
+            self.release_gated(&before, &control);
         }
-        self.resize_grants(&before, &control);
         self.clock.run_engine_time(control.ephemeral_enabled, Instant::now());
         self.timers.look_again();
-        self.release_gated(&before, &control);
         if was_enabled && !control.ephemeral_enabled {
             if self.id() == 0 {
                 tracing::warn!("ephemeral queues are switched off, here and on every broker of the store");
@@ -187,10 +183,19 @@ impl Shard {
         }
     }
 
+    /// What was pushed at another rate is not owed at this one.
+    fn forget_rates(&self, before: &Control, control: &Control) {
+        let rate = |control: &Control, tenant| control.grants.get(tenant).and_then(|grant| grant.max_msgs_per_sec);
+        for tenant in before.grants.keys().chain(control.grants.keys()) {
+            if rate(before, tenant) != rate(control, tenant) {
+                self.node.rates.forget(TenantId(*tenant));
+            }
+        }
+    }
+
     /// Tells those who wait for a tenant that may use ephemeral queues no more.
     fn release_gated(&self, before: &Control, control: &Control) {
-        let tenants = before.grants.keys().chain(control.grants.keys()).filter(|_| before.grants != control.grants);
-        for tenant in tenants.map(|tenant| TenantId(*tenant)) {
+        for tenant in before.grants.keys().chain(control.grants.keys()).map(|tenant| TenantId(*tenant)) {
             if self.check_grant_of(before, tenant).is_ok()
                 && let Err(refusal) = self.check_grant_of(control, tenant)
             {
