@@ -4,14 +4,16 @@ use std::{path::Path, time::Duration};
 
 use queen_fabric::protocol::{
     Control, ControlAsk, Grant,
-    store::{StoreAnswer, StoreAsk},
+    store::{Declaration, StoreAnswer, StoreAsk},
 };
+use queen_fabric::rt;
 use queen_store::{DatabaseConfig, DatabaseSeed, Job, JobDone, StoreConfig};
 
 use crate::{
     beside::{self, Asker},
     cluster::TestDatabase,
     rig::{self, Rig},
+    server::psql,
 };
 
 const TENANT: [u8; 16] = [7; 16];
@@ -88,6 +90,46 @@ fn those_who_watch_hear_of_another_brokers_writes_at_the_next_look() {
         let granted = Control { grants: [(TENANT, GRANT)].into(), ..Control::default() };
         assert_eq!(watching.await, (granted, 2));
     });
+}
+
+#[test]
+fn what_the_server_leaves_unanswered_is_given_up_and_the_rest_goes_on_when_it_speaks_again() {
+    let database = TestDatabase::new();
+    let beside = database.clone();
+    let patience = Duration::from_millis(300);
+    let config = StoreConfig { patience, ..beside::config(on_server(&database)) };
+    let ask = async move |store: Asker| {
+        let declare = || {
+            let options_json = "{}".into();
+            let declaration = Declaration { tenant: TENANT, queue: "q".into(), options_json, updated_at_ms: 0 };
+            store.ask(StoreAsk::Declare(Box::new(declaration)))
+        };
+        let control = |ask| store.ask(StoreAsk::Control(Box::new(ask)));
+        assert!(matches!(declare().await, StoreAnswer::Done { .. }));
+        // Somebody holds what all of it needs.
+        let mut holder = psql(&beside);
+        let sql =
+            "BEGIN; LOCK TABLE queen.ephemeral_queue, queen.ephemeral_quota, queen.switch; SELECT pg_sleep(3600);\n";
+        std::io::Write::write_all(holder.stdin.as_mut().expect("it has one"), sql.as_bytes()).expect("psql reads");
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(3600)%'";
+        while beside.sql(held) != "1" {
+            rt::sleep(Duration::from_millis(20)).await;
+        }
+        let asked = [control(ControlAsk::SetEphemeral(false)), control(ControlAsk::Load), control(ControlAsk::Load)];
+        let declared = declare();
+        for asked in asked {
+            let answer = asked.await;
+            assert!(matches!(answer, StoreAnswer::Unavailable(_)), "{answer:?}");
+        }
+        assert!(matches!(declared.await, StoreAnswer::Unavailable(_)));
+        beside.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(3600)%'");
+        holder.wait().expect("psql ends");
+        // What the server had already, it does: whoever watches hears of it.
+        let (control, _) = news(&store, 1).await;
+        assert!(!control.ephemeral_enabled);
+        assert!(matches!(declare().await, StoreAnswer::Done { .. }));
+    };
+    beside::beside(config, Path::new("/nonexistent"), Box::new(|_| {}), ask);
 }
 
 #[test]

@@ -292,7 +292,8 @@ fn a_commit_that_may_still_appear_holds_the_safe_time_back() {
     });
 }
 
-fn psql(database: &TestDatabase) -> Child {
+/// A client that sends what its input is given, and shows nothing.
+pub fn psql(database: &TestDatabase) -> Child {
     Command::new("psql")
         .args(["-X", "-q", &database.url])
         .stdin(Stdio::piped())
