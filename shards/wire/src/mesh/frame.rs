@@ -33,6 +33,18 @@ pub enum FrameError {
     Mac,
 }
 
+impl FrameError {
+    /// The word under which it is counted.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::TooLarge { .. } => "too_large",
+            Self::Mac => "mac",
+        }
+    }
+}
+
 /// Cuts frames out of a connection's bytes.
 #[derive(Debug)]
 pub struct Framing {

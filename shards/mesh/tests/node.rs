@@ -1,0 +1,238 @@
+//! A node step by step: what it takes from peers that do what they should not, and what it holds for those that are slow.
+
+use queen_mesh::{Action, Config, Connection, HANDSHAKE_MS, Node, Peer, QUEUE_FRAMES_MAX, UNPROVEN_MAX};
+use queen_wire::mesh::{Dialer, Framing, Identity, Message, Next, Place, QueueName, Seal, Secret, append_frame};
+
+const LABEL: &str = "queen-mesh/1";
+
+fn identity(id: &str, epoch: u64) -> Identity {
+    Identity { server_id: id.to_owned(), http_addr: format!("http://{id}:6632"), epoch }
+}
+
+/// A node `a` that dials `b`.
+fn node(secret: Option<&str>, legacy: bool) -> Node {
+    let config = Config {
+        me: identity("a", 1),
+        peers: vec![Peer { host: "b".to_owned(), port: 6633 }],
+        secret: secret.and_then(Secret::new),
+        legacy,
+        heartbeat_ms: 1_000,
+        dead_ms: 5_000,
+        member_ttl_ms: 4_000,
+    };
+    let mut last = 0u8;
+    let nonces = Box::new(move || {
+        last = last.wrapping_add(1);
+        [last; 16]
+    });
+    Node::new(config, nonces, 0)
+}
+
+fn actions(node: &mut Node) -> Vec<Action> {
+    std::iter::from_fn(|| node.take_action()).collect()
+}
+
+fn closes(node: &mut Node, connection: Connection) -> bool {
+    actions(node).contains(&Action::Close(connection))
+}
+
+fn frame((tag, payload): (u8, Vec<u8>), seal: Option<&mut Seal>) -> Vec<u8> {
+    let mut out = Vec::new();
+    append_frame(&mut out, tag, &payload, seal);
+    out
+}
+
+fn frames(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let (mut framing, mut found, mut start) = (Framing::unproven(), Vec::new(), 0);
+    framing.trust(None);
+    while let Ok(Next::Frame { tag, payload, consumed }) = framing.next(&bytes[start..]) {
+        found.push((tag, payload.to_vec()));
+        start += consumed;
+    }
+    found
+}
+
+/// Dials the node as a peer that knows the secret, and gives what its frames are sealed with.
+fn prove(node: &mut Node, connection: Connection, id: &str, epoch: u64, now_ms: u64) -> Option<Seal> {
+    let secret = Secret::new("s3cret").expect("a secret");
+    let (dialer, hello) = Dialer::new(secret, LABEL, &identity(id, epoch), "a:6633", &[epoch as u8; 16]);
+    node.accepted(connection, now_ms);
+    node.received(connection, &frame(hello, None), now_ms);
+    let challenge = frames(&node.take_output(connection, now_ms).expect("a challenge")).remove(0);
+    let step = dialer.step(challenge.0, &challenge.1).expect("the node's proof");
+    node.received(connection, &frame(step.send, None), now_ms);
+    step.proven.seal
+}
+
+#[test]
+fn what_a_proved_peer_says_is_delivered_with_its_name() {
+    let mut node = node(Some("s3cret"), false);
+    let mut seal = prove(&mut node, 7, "b", 9, 10);
+    let message = Message::ConfigSet(QueueName { queue: "q".to_owned(), tenant: None });
+    node.received(7, &frame(message.render(), seal.as_mut()), 20);
+    let delivered = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Deliver(delivered) => Some(delivered),
+        _ => None,
+    });
+    let delivered = delivered.expect("a message");
+    assert_eq!((&*delivered.from, delivered.message), ("b", message));
+}
+
+#[test]
+fn frames_that_are_not_the_peers_close_the_connection_and_are_counted() {
+    let heartbeat = frame(Message::Heartbeat.render(), None);
+    let unsealed = |node: &mut Node| {
+        prove(node, 7, "b", 9, 10);
+        heartbeat.clone()
+    };
+    let replayed = |node: &mut Node| {
+        let mut seal = prove(node, 7, "b", 9, 10);
+        let sealed = frame(Message::Heartbeat.render(), seal.as_mut());
+        [sealed.clone(), sealed].concat()
+    };
+    let first = |bytes: Vec<u8>| {
+        move |node: &mut Node| {
+            node.accepted(7, 10);
+            bytes.clone()
+        }
+    };
+    type Case<'c> = (&'c str, &'c dyn Fn(&mut Node) -> Vec<u8>);
+    let (early, garbage, huge) =
+        (first(heartbeat.clone()), first(b"GET / HTTP/1.1\r\n".to_vec()), first(vec![0xff; 5]));
+    let cases: [Case<'_>; 5] = [
+        ("without a seal", &unsealed),
+        ("a replay", &replayed),
+        ("before HELLO", &early),
+        ("garbage", &garbage),
+        ("four gigabytes", &huge),
+    ];
+    for (what, bytes) in cases {
+        let mut node = node(Some("s3cret"), true);
+        let bytes = bytes(&mut node);
+        node.received(7, &bytes, 20);
+        assert!(closes(&mut node, 7), "{what}");
+        let stats = node.stats();
+        let counted = stats.bad_frames.values().sum::<u64>() + stats.handshake_failures.values().sum::<u64>();
+        assert_eq!(counted, 1, "{what}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_trickles_or_says_nothing_is_given_up() {
+    let mut node = node(Some("s3cret"), false);
+    node.accepted(7, 0);
+    node.accepted(8, 0);
+    node.received(8, &[0, 0], HANDSHAKE_MS - 1);
+    node.advance(HANDSHAKE_MS - 1);
+    assert!(!closes(&mut node, 7));
+    node.advance(HANDSHAKE_MS);
+    let closed = actions(&mut node);
+    assert!(closed.contains(&Action::Close(7)) && closed.contains(&Action::Close(8)));
+    assert_eq!(node.stats().handshake_failures["timeout"], 2);
+}
+
+#[test]
+fn ten_thousand_handshakes_at_once_take_no_more_room_than_a_few() {
+    let mut node = node(Some("s3cret"), false);
+    for connection in 0..10_000 {
+        node.accepted(connection, 0);
+    }
+    let closed = actions(&mut node).iter().filter(|action| matches!(action, Action::Close(_))).count();
+    assert_eq!(closed, 10_000 - UNPROVEN_MAX);
+    assert_eq!(node.stats().handshake_failures["too_many"], 10_000 - UNPROVEN_MAX as u64);
+    node.advance(HANDSHAKE_MS);
+    actions(&mut node);
+    prove(&mut node, 10_000, "b", 9, HANDSHAKE_MS);
+    assert!(!closes(&mut node, 10_000), "there is room again");
+}
+
+#[test]
+fn a_second_node_with_the_same_id_is_refused_while_the_first_speaks() {
+    let mut node = node(Some("s3cret"), false);
+    prove(&mut node, 7, "b", 9, 0);
+    actions(&mut node);
+    prove(&mut node, 8, "b", 10, 500);
+    let refused = actions(&mut node);
+    assert!(refused.contains(&Action::TwiceThere("b".into())) && refused.contains(&Action::Close(8)), "{refused:?}");
+    // The first is silent: it was the last incarnation of the second.
+    prove(&mut node, 9, "b", 10, 60_000);
+    let replaced = actions(&mut node);
+    assert!(replaced.contains(&Action::Close(7)) && !replaced.contains(&Action::Close(9)), "{replaced:?}");
+}
+
+#[test]
+fn an_hour_of_pushes_to_a_peer_that_is_down_costs_a_queue_and_no_more() {
+    let mut node = node(Some("s3cret"), false);
+    let push = || Message::Available(vec![Place { queue: "q".to_owned(), partition: None, tenant: None }]);
+    let mut dials = 0;
+    for now_ms in (0..3_600_000).step_by(100) {
+        node.advance(now_ms);
+        for action in actions(&mut node) {
+            if action == Action::Dial(0) {
+                dials += 1;
+                node.dial_failed(0, now_ms);
+            }
+        }
+        for _ in 0..10 {
+            node.send(push());
+        }
+    }
+    let sent: u64 = 36_000 * 10;
+    assert_eq!(node.stats().peers[0].dropped, sent - QUEUE_FRAMES_MAX as u64);
+    // Every five seconds, give or take a quarter.
+    assert!((550..=1_000).contains(&dials), "{dials} dials");
+}
+
+#[test]
+fn after_a_reconnect_the_switches_come_first_and_what_waited_is_dropped() {
+    let mut node = node(None, true);
+    actions(&mut node);
+    node.set_maintenance(true, false);
+    for _ in 0..5 {
+        node.send(Message::Leaving);
+    }
+    node.dialled(0, 3, 100);
+    let sent: Vec<_> = frames(&node.take_output(3, 100).expect("HELLO and the switches"));
+    let tags: Vec<_> = sent.iter().map(|(tag, _)| *tag).collect();
+    assert_eq!(tags, [4, 40, 41]);
+    assert_eq!(sent[1].1, br#"{"enabled":true}"#);
+    assert_eq!(node.stats().peers[0].dropped, 5);
+}
+
+#[test]
+fn a_full_queue_does_not_make_a_live_node_look_dead() {
+    let mut node = node(None, true);
+    actions(&mut node);
+    node.dialled(0, 3, 0);
+    node.take_output(3, 0);
+    for _ in 0..2 * QUEUE_FRAMES_MAX {
+        node.send(Message::Heartbeat);
+    }
+    let mut taken = 0;
+    while let Some(bytes) = node.take_output(3, 10) {
+        taken += frames(&bytes).len();
+    }
+    assert_eq!(taken, QUEUE_FRAMES_MAX);
+    // Any frame is a sign of life: the next is due a whole interval later, and comes without being asked for.
+    assert_eq!(node.take_output(3, 1_009), None);
+    assert_eq!(frames(&node.take_output(3, 1_010).expect("a heartbeat")), [(3, Vec::new())]);
+}
+
+#[test]
+fn an_older_peer_is_dialled_again_in_the_old_form_where_that_is_allowed() {
+    for legacy in [true, false] {
+        let mut node = node(Some("s3cret"), legacy);
+        actions(&mut node);
+        node.dialled(0, 3, 0);
+        let hello = frames(&node.take_output(3, 0).expect("HELLO")).remove(0);
+        assert!(String::from_utf8_lossy(&hello.1).contains("\"challenge\":true"));
+        // It knows of no challenge, and closes.
+        node.closed(3, 10);
+        node.advance(10_000);
+        assert!(actions(&mut node).contains(&Action::Dial(0)));
+        node.dialled(0, 4, 10_000);
+        let hello = frames(&node.take_output(4, 10_000).expect("HELLO")).remove(0);
+        assert_eq!(String::from_utf8_lossy(&hello.1).contains("\"challenge\":true"), !legacy);
+        assert!(legacy || !String::from_utf8_lossy(&hello.1).contains("mac"), "never a MAC that can be replayed");
+    }
+}
