@@ -57,7 +57,7 @@ impl Shard {
                 let enabled = parse_switch(call.request.body, self.node.config.json_depth_max)
                     .map_err(|error| ApiError::bad_request(&error))?;
                 tracing::info!(enabled, by = call.subject(), "an operator switches ephemeral queues");
-                ControlAsk::SetEphemeral(enabled)
+                ControlAsk::Set(Switch::Ephemeral, enabled)
             }
             _ => ControlAsk::Load,
         };

@@ -140,6 +140,8 @@ pub struct Popped {
     pub runs: Vec<Run>,
     /// Set where the group conflates, or was asked to.
     pub conflation: Conflation,
+    /// Pops are paused: there may be messages all the same.
+    pub paused: bool,
 }
 
 /// What a pop is told about conflation.

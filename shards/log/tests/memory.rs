@@ -44,6 +44,7 @@ impl Node {
             ops_max: 100,
             patience_us: 10 * SECOND_US,
             recheck_us: None,
+            tells: false,
             answer_bytes_max: 1 << 30,
             seed: 7,
         });

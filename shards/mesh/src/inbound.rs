@@ -1,13 +1,15 @@
 //! A connection that was accepted: who is at its other end, and the frames that come in on it.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use queen_wire::mesh::{Framing, HandshakeError, Listener, ListenerStep, Message, Next, PeerIdentity, append_frame};
+use queen_wire::mesh::{Framing, Listener, ListenerStep, Message, Next, PeerIdentity, append_frame};
 
 use crate::outbound::Fault;
 
 /// One accepted connection.
 pub(crate) struct Inbound {
+    /// Where it comes from.
+    remote: IpAddr,
     state: State,
     framing: Framing,
     /// Bytes of a frame that is not whole.
@@ -31,11 +33,14 @@ pub(crate) enum Heard {
     Message(Message),
     /// A frame of a type that is not.
     Unknown,
+    /// A frame of a known type that says nothing that this type can say.
+    Malformed,
 }
 
 impl Inbound {
-    pub(crate) fn new(listener: Listener, until_ms: u64) -> Self {
+    pub(crate) fn new(remote: IpAddr, listener: Listener, until_ms: u64) -> Self {
         Self {
+            remote,
             state: State::Proving { listener, until_ms },
             framing: Framing::unproven(),
             input: Vec::new(),
@@ -53,7 +58,8 @@ impl Inbound {
                 State::Up { .. } => match Message::parse(tag, payload) {
                     Ok(Some(message)) => heard(Heard::Message(message)),
                     Ok(None) => heard(Heard::Unknown),
-                    Err(_) => return Err(Fault::Handshake(HandshakeError::Malformed)),
+                    // A newer broker may say it in another way: what cannot be understood is a hint that is lost.
+                    Err(_) => heard(Heard::Malformed),
                 },
                 State::Proving { listener, .. } => match listener.step(tag, payload).map_err(Fault::Handshake)? {
                     ListenerStep::Send((tag, payload)) => append_frame(&mut self.output, tag, &payload, None),
@@ -71,6 +77,11 @@ impl Inbound {
         input.drain(..start);
         self.input = input;
         Ok(())
+    }
+
+    /// Where it comes from.
+    pub(crate) fn remote(&self) -> IpAddr {
+        self.remote
     }
 
     pub(crate) fn take_output(&mut self) -> Option<Vec<u8>> {

@@ -11,6 +11,7 @@
 //! membership  who is alive, who leaves, who owns partitions
 //! node        all of these together
 //! stats       what is counted
+//! role        sockets, a clock and lanes around the node; nothing else here knows a runtime
 //! ```
 //!
 //! Between two nodes there are two connections, each used one way: a node sends on those that it has dialled and receives
@@ -21,10 +22,12 @@ mod membership;
 mod node;
 mod outbound;
 mod peers;
+mod role;
 mod stats;
 
 pub use membership::{LEFT_OUT_MS, STARTING_MS};
-pub use node::{Action, Config, Connection, Delivered, HANDSHAKE_MS, Node, UNPROVEN_MAX};
-pub use outbound::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, QUEUE_FRAMES_MAX};
+pub use node::{Action, Config, Connection, Delivered, HANDSHAKE_MS, IDS_MAX, Node, UNPROVEN_MAX};
+pub use outbound::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, QUEUE_BYTES_MAX, QUEUE_FRAMES_MAX};
 pub use peers::{PEERS_MAX, Peer, PeersError, parse_peers};
+pub use role::{MeshConfig, run};
 pub use stats::{FrameKind, PeerStats, Stats};

@@ -4,8 +4,11 @@
 //! dialer proved itself with the same id and said where its HTTP port is. So both directions work, and neither an address
 //! nor an id is anybody's claim. Without a secret nobody proves anything, and a node is its only member.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use queen_fabric::members::{Member, Members};
 use queen_wire::mesh::{Identity, PeerIdentity};
@@ -15,6 +18,25 @@ pub const STARTING_MS: u64 = 2_000;
 
 /// So long a node that said that it leaves is left out, unless it comes back as another incarnation.
 pub const LEFT_OUT_MS: u64 = 30_000;
+
+/// Bytes of a base address, at most.
+const HTTP_ADDR_BYTES_MAX: usize = 300;
+
+/// A base address as it can be dialled from here: who does not know its own address says that it is unspecified, and the
+/// one that is seen is it. None where it is no base address.
+fn reachable(said: &str, remote: IpAddr) -> Option<String> {
+    let (scheme, authority) = said.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    if authority.is_empty() || said.len() > HTTP_ADDR_BYTES_MAX || !authority.bytes().all(fits) {
+        return None;
+    }
+    match authority.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => {
+            Some(format!("{scheme}://{}", SocketAddr::new(remote.to_canonical(), address.port())))
+        }
+        _ => Some(said.to_owned()),
+    }
+}
 
 /// What is known of one id.
 struct Known {
@@ -69,13 +91,14 @@ impl Membership {
         self.proved[peer] = Some(Arc::clone(id));
     }
 
-    /// A dialer has proved to be this peer.
-    pub(crate) fn dialer_proved(&mut self, peer: &PeerIdentity, now_ms: u64) {
-        let (true, Some(http_addr), Some(epoch)) = (peer.places, &peer.http_addr, peer.epoch) else { return };
+    /// A dialer has proved to be this peer, from there.
+    pub(crate) fn dialer_proved(&mut self, peer: &PeerIdentity, remote: IpAddr, now_ms: u64) {
+        let http_addr = peer.http_addr.as_deref().and_then(|said| reachable(said, remote));
+        let (true, Some(http_addr), Some(epoch)) = (peer.places, http_addr, peer.epoch) else { return };
         let id: Arc<str> = peer.server_id.as_str().into();
         let left_until_ms =
             self.known.get(&id).filter(|known| known.epoch == epoch).and_then(|known| known.left_until_ms);
-        self.known.insert(id, Known { http_addr: http_addr.clone(), epoch, heard_ms: now_ms, left_until_ms });
+        self.known.insert(id, Known { http_addr, epoch, heard_ms: now_ms, left_until_ms });
     }
 
     /// A frame came from an id on a connection that is proved.
@@ -147,6 +170,7 @@ mod tests {
     use super::*;
 
     const TTL_MS: u64 = 4_000;
+    const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn me() -> Identity {
         Identity { server_id: "a".to_owned(), http_addr: "http://a".to_owned(), epoch: 1 }
@@ -166,7 +190,7 @@ mod tests {
         let mut membership = Membership::new(me(), 2, TTL_MS, 0);
         for (index, id) in ["b", "c"].into_iter().enumerate() {
             membership.listener_proved(index, &id.into());
-            membership.dialer_proved(&peer(id, 7), 100);
+            membership.dialer_proved(&peer(id, 7), REMOTE, 100);
         }
         let members = membership.advance(100).expect("three members");
         assert_eq!((ids(&members), members.is_starting), (vec!["a", "b", "c"], false));
@@ -183,7 +207,7 @@ mod tests {
     fn it_starts_until_all_peers_are_there_or_the_time_is_over() {
         let mut membership = Membership::new(me(), 2, TTL_MS, 0);
         membership.listener_proved(0, &"b".into());
-        membership.dialer_proved(&peer("b", 7), 50);
+        membership.dialer_proved(&peer("b", 7), REMOTE, 50);
         assert!(membership.advance(50).expect("one more").is_starting);
         assert_eq!(membership.advance(STARTING_MS - 1), None);
         assert_eq!(membership.next_ms(STARTING_MS - 1), Some(STARTING_MS));
@@ -193,7 +217,7 @@ mod tests {
     #[test]
     fn both_directions_have_to_be_proved() {
         let mut membership = Membership::new(me(), 1, TTL_MS, 0);
-        membership.dialer_proved(&peer("b", 7), 10);
+        membership.dialer_proved(&peer("b", 7), REMOTE, 10);
         membership.advance(STARTING_MS);
         assert_eq!(ids(membership.snapshot()), ["a"], "nobody configured has that id");
         membership.listener_proved(0, &"b".into());
@@ -201,7 +225,7 @@ mod tests {
         let mut other = Membership::new(me(), 1, TTL_MS, 0);
         other.listener_proved(0, &"b".into());
         let elsewhere = PeerIdentity { places: false, ..peer("b", 7) };
-        other.dialer_proved(&elsewhere, 10);
+        other.dialer_proved(&elsewhere, REMOTE, 10);
         other.advance(STARTING_MS);
         assert_eq!(ids(other.snapshot()), ["a"], "it places in another way");
     }
@@ -221,10 +245,10 @@ mod tests {
         let mut membership = three();
         membership.leaves("b", 200);
         assert_eq!(ids(&membership.advance(200).expect("b leaves")), ["a", "c"]);
-        membership.dialer_proved(&peer("b", 7), 300);
+        membership.dialer_proved(&peer("b", 7), REMOTE, 300);
         membership.heard("c", 300);
         assert_eq!(membership.advance(300), None, "the same incarnation again");
-        membership.dialer_proved(&peer("b", 8), 400);
+        membership.dialer_proved(&peer("b", 8), REMOTE, 400);
         assert_eq!(ids(&membership.advance(400).expect("b is back")), ["a", "b", "c"]);
         membership.leaves("c", 500);
         membership.advance(500);
@@ -238,5 +262,24 @@ mod tests {
         let mut membership = three();
         membership.leave();
         assert_eq!(ids(&membership.advance(100).expect("a leaves")), ["b", "c"]);
+    }
+
+    #[test]
+    fn who_does_not_know_its_address_has_the_one_that_is_seen() {
+        let far: IpAddr = "2001:db8::7".parse().expect("an address");
+        for (said, remote, expected) in [
+            ("http://0.0.0.0:6632", REMOTE, Some("http://127.0.0.1:6632")),
+            ("https://[::]:1", far, Some("https://[2001:db8::7]:1")),
+            ("http://0.0.0.0:6632", "::ffff:10.0.0.1".parse().expect("an address"), Some("http://10.0.0.1:6632")),
+            ("http://queen-1.internal:6632", REMOTE, Some("http://queen-1.internal:6632")),
+            ("http://10.0.0.9:6632", REMOTE, Some("http://10.0.0.9:6632")),
+            ("ftp://10.0.0.9:6632", REMOTE, None),
+            ("10.0.0.9:6632", REMOTE, None),
+            ("http://", REMOTE, None),
+            ("http://a b", REMOTE, None),
+            ("http://a/path", REMOTE, None),
+        ] {
+            assert_eq!(reachable(said, remote).as_deref(), expected, "{said}");
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! One broker of the mesh, as a state machine.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use queen_fabric::members::Members;
 use queen_wire::mesh::{HandshakeError, Identity, Listener, Message, Nonce, Secret};
 
 use crate::inbound::{Heard, Inbound};
 use crate::membership::Membership;
-use crate::outbound::{Answered, Fault, Outbound};
+use crate::outbound::{Answered, Fault, Outbound, Queued};
 use crate::peers::Peer;
 use crate::stats::{FrameKind, Stats};
 
@@ -20,6 +23,9 @@ pub const HANDSHAKE_MS: u64 = 5_000;
 
 /// Accepted connections whose peers have not proved themselves, at most: more are closed at once.
 pub const UNPROVEN_MAX: usize = 64;
+
+/// Ids that are kept in mind, at most. Beyond, those of peers that are dead are forgotten, and others are turned away.
+pub const IDS_MAX: usize = 256;
 
 /// A connection, by a number that the shell chose and never uses again.
 pub type Connection = u64;
@@ -63,9 +69,13 @@ pub enum Action {
     Deliver(Delivered),
     /// The members are these from now on.
     Members(Members),
-    /// A second node has this node's own id, or this node is among its own peers: the peer's place in the setting, or
-    /// none where it was the one that dialled.
-    OwnId(Option<usize>),
+    /// The other end of a connection has this node's own id: a second node has it, or this node is among its own peers.
+    OwnId {
+        /// The peer's place in the setting; none where it was the other that dialled.
+        peer: Option<usize>,
+        /// The connection, which is closed next.
+        connection: Connection,
+    },
     /// Two nodes have this id at the same time: the one that came second is refused.
     TwiceThere(Arc<str>),
 }
@@ -81,9 +91,9 @@ pub struct Node {
     heard_ms: BTreeMap<Arc<str>, u64>,
     stats: Stats,
     actions: VecDeque<Action>,
-    /// What a peer is told first, so that it need not wait for a change.
-    maintenance: bool,
-    pop_maintenance: bool,
+    /// The maintenance switches, for pushes and pops: what a peer is told first, so that it need not wait for a change.
+    /// None while they are not known, or are no peer's business.
+    switches: Option<(bool, bool)>,
     is_leaving: bool,
 }
 
@@ -104,8 +114,7 @@ impl Node {
             heard_ms: BTreeMap::new(),
             stats: Stats::default(),
             actions,
-            maintenance: false,
-            pop_maintenance: false,
+            switches: None,
             is_leaving: false,
         };
         node.advance(now_ms);
@@ -130,7 +139,7 @@ impl Node {
     /// When [`advance`](Self::advance) is due.
     #[must_use]
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
-        let outbound = self.outbound.iter().filter_map(Outbound::next_ms);
+        let outbound = self.outbound.iter().filter_map(|outbound| outbound.next_ms(now_ms));
         let inbound = self.inbound.values().filter_map(Inbound::until_ms);
         outbound.chain(inbound).chain(self.membership.next_ms(now_ms)).min()
     }
@@ -172,8 +181,8 @@ impl Node {
         self.outbound[peer].ended(false, self.config.legacy, jitter, now_ms);
     }
 
-    /// A connection was accepted.
-    pub fn accepted(&mut self, connection: Connection, now_ms: u64) {
+    /// A connection was accepted that comes from there.
+    pub fn accepted(&mut self, connection: Connection, remote: IpAddr, now_ms: u64) {
         let unproven = self.inbound.values().filter(|inbound| inbound.until_ms().is_some()).count();
         if unproven >= UNPROVEN_MAX {
             self.stats.failed("too_many");
@@ -183,12 +192,12 @@ impl Node {
         let nonce = (self.nonces)();
         let Config { me, secret, legacy, .. } = &self.config;
         let listener = Listener::new(secret.clone(), LABEL, &me.server_id, *legacy, nonce);
-        self.inbound.insert(connection, Inbound::new(listener, now_ms + HANDSHAKE_MS));
+        self.inbound.insert(connection, Inbound::new(remote, listener, now_ms + HANDSHAKE_MS));
     }
 
     /// Bytes came on a connection.
     pub fn received(&mut self, connection: Connection, bytes: &[u8], now_ms: u64) {
-        match self.outbound.iter().position(|outbound| outbound.connection() == Some(connection)) {
+        match self.peer_of(connection) {
             Some(peer) => self.received_outbound(peer, bytes, now_ms),
             None => self.received_inbound(connection, bytes, now_ms),
         }
@@ -205,7 +214,8 @@ impl Node {
             Err(fault) => {
                 let is_own = self.count(&fault);
                 if is_own {
-                    self.actions.push_back(Action::OwnId(Some(peer)));
+                    let own = |connection| Action::OwnId { peer: Some(peer), connection };
+                    self.actions.extend(self.outbound[peer].connection().map(own));
                 }
                 self.close_outbound(peer, is_own, now_ms);
             }
@@ -215,8 +225,10 @@ impl Node {
     /// What a peer is told before anything else.
     fn greet(&mut self, peer: usize) {
         let outbound = &mut self.outbound[peer];
-        outbound.send_first(Message::Maintenance(self.maintenance));
-        outbound.send_first(Message::PopMaintenance(self.pop_maintenance));
+        if let Some((push, pop)) = self.switches {
+            outbound.send_first(Message::Maintenance(push));
+            outbound.send_first(Message::PopMaintenance(pop));
+        }
         if self.is_leaving {
             outbound.send_first(Message::Leaving);
         }
@@ -233,7 +245,7 @@ impl Node {
         }
         if let Err(fault) = outcome {
             if self.count(&fault) {
-                self.actions.push_back(Action::OwnId(None));
+                self.actions.push_back(Action::OwnId { peer: None, connection });
             }
             self.close_inbound(connection);
         }
@@ -248,8 +260,13 @@ impl Node {
                 self.actions.push_back(Action::TwiceThere(id));
                 return false;
             }
+            if !self.makes_room_for(&id, now_ms) {
+                self.stats.failed("too_many");
+                return false;
+            }
             if *is_proven {
-                self.membership.dialer_proved(peer, now_ms);
+                let remote = self.inbound[&connection].remote();
+                self.membership.dialer_proved(peer, remote, now_ms);
             }
         }
         let inbound = &self.inbound[&connection];
@@ -263,10 +280,14 @@ impl Node {
             Heard::Peer { .. } => return true,
             Heard::Message(message) => FrameKind::of(message),
             Heard::Unknown => FrameKind::Unknown,
+            Heard::Malformed => {
+                self.stats.fault("malformed");
+                return true;
+            }
         };
         *self.stats.received.entry((Arc::clone(&id), kind)).or_default() += 1;
         match what {
-            Heard::Message(Message::Heartbeat) | Heard::Unknown | Heard::Peer { .. } => {}
+            Heard::Message(Message::Heartbeat) | Heard::Unknown | Heard::Malformed | Heard::Peer { .. } => {}
             Heard::Message(Message::Leaving) => {
                 if is_proven {
                     self.membership.leaves(&id, now_ms);
@@ -274,6 +295,22 @@ impl Node {
             }
             Heard::Message(message) => self.actions.push_back(Action::Deliver(Delivered { from: id, message })),
         }
+        true
+    }
+
+    /// Whether an id can be kept in mind.
+    fn makes_room_for(&mut self, id: &Arc<str>, now_ms: u64) -> bool {
+        if self.heard_ms.contains_key(id) || self.heard_ms.len() < IDS_MAX {
+            return true;
+        }
+        let oldest = self.heard_ms.iter().min_by_key(|&(_, &at_ms)| at_ms);
+        let (oldest, &at_ms) = oldest.expect("there are many");
+        if now_ms < at_ms + self.config.dead_ms {
+            return false;
+        }
+        let oldest = Arc::clone(oldest);
+        self.heard_ms.remove(&oldest);
+        self.stats.received.retain(|(of, _), _| *of != oldest);
         true
     }
 
@@ -294,10 +331,20 @@ impl Node {
         true
     }
 
+    /// A connection takes nothing of what is to be sent on it, and for too long: it is to be closed.
+    pub fn stalled(&mut self, connection: Connection, now_ms: u64) {
+        self.stats.fault("stalled");
+        match self.peer_of(connection) {
+            Some(peer) => self.close_outbound(peer, false, now_ms),
+            None => self.close_inbound(connection),
+        }
+        self.look_at_members(now_ms);
+    }
+
     /// A connection ended by itself.
     pub fn closed(&mut self, connection: Connection, now_ms: u64) {
         self.inbound.remove(&connection);
-        if let Some(peer) = self.outbound.iter().position(|outbound| outbound.connection() == Some(connection)) {
+        if let Some(peer) = self.peer_of(connection) {
             let jitter = self.jitter();
             self.outbound[peer].ended(false, self.config.legacy, jitter, now_ms);
         }
@@ -306,22 +353,21 @@ impl Node {
 
     /// Says something to every peer: a hint, which may be lost.
     pub fn send(&mut self, message: Message) {
-        let message = Arc::new(message);
+        let queued = Queued::new(message);
         for outbound in &mut self.outbound {
-            outbound.send(&message);
+            outbound.send(&queued);
         }
     }
 
-    /// The switches are these: peers are told, those that come later first of all.
-    pub fn set_maintenance(&mut self, maintenance: bool, pop_maintenance: bool) {
-        let (was, was_pop) = (self.maintenance, self.pop_maintenance);
-        (self.maintenance, self.pop_maintenance) = (maintenance, pop_maintenance);
+    /// The maintenance switches, for pushes and pops, are these: peers are told, those that come later first of all.
+    pub fn set_switches(&mut self, push: bool, pop: bool) {
+        let was = self.switches.replace((push, pop));
         for outbound in &mut self.outbound {
-            if was != maintenance {
-                outbound.send_first(Message::Maintenance(maintenance));
+            if was.is_none_or(|(was, _)| was != push) {
+                outbound.send_first(Message::Maintenance(push));
             }
-            if was_pop != pop_maintenance {
-                outbound.send_first(Message::PopMaintenance(pop_maintenance));
+            if was.is_none_or(|(_, was)| was != pop) {
+                outbound.send_first(Message::PopMaintenance(pop));
             }
         }
     }
@@ -347,6 +393,18 @@ impl Node {
         self.heard_ms.iter().map(move |(id, &at_ms)| (id, now_ms < at_ms + self.config.dead_ms))
     }
 
+    /// Which peer a connection was dialled to, by its place in the setting, while it is there.
+    #[must_use]
+    pub fn peer_of(&self, connection: Connection) -> Option<usize> {
+        self.outbound.iter().position(|outbound| outbound.connection() == Some(connection))
+    }
+
+    /// Whether frames can be sent to a peer now.
+    #[must_use]
+    pub fn is_connected(&self, peer: usize) -> bool {
+        self.outbound[peer].is_up()
+    }
+
     /// What was counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -356,7 +414,7 @@ impl Node {
     /// Counts why a connection is closed; whether it was this node's own id.
     fn count(&mut self, fault: &Fault) -> bool {
         match fault {
-            Fault::Frame(error) => *self.stats.bad_frames.entry(error.reason()).or_default() += 1,
+            Fault::Frame(error) => self.stats.fault(error.reason()),
             Fault::Handshake(error) => self.stats.handshake_failed(*error),
         }
         matches!(fault, Fault::Handshake(HandshakeError::SameId))

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use queen_wire::mesh::{
-    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, Proven, Seal, Secret, append_frame,
+    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, Place, Proven, Seal, Secret,
+    append_frame,
 };
 
 use crate::node::{Connection, HANDSHAKE_MS, LABEL};
@@ -14,6 +15,9 @@ use crate::stats::{FrameKind, PeerStats};
 /// Frames that wait for a peer, at most: beyond, they are dropped and counted. Every frame is a hint, and a peer that is
 /// slow or down must cost nobody anything.
 pub const QUEUE_FRAMES_MAX: usize = 1_024;
+
+/// Bytes that wait for a peer in those frames, at most: a frame of a large push is large.
+pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// The shortest and the longest pause before a peer is dialled again.
 pub const BACKOFF_MIN_MS: u64 = 250;
@@ -31,6 +35,8 @@ enum Link {
     Dialling,
     /// HELLO is out, and the listener has to prove itself until then.
     Proving { connection: Connection, dialer: Dialer, framing: Framing, input: Vec<u8>, until_ms: u64 },
+    /// The handshake has failed: to be closed.
+    Failed { connection: Connection },
     /// Frames may be sent.
     Up { connection: Connection, seal: Option<Seal>, heartbeat_ms: u64 },
 }
@@ -46,10 +52,32 @@ pub(crate) struct Outbound {
     handshake: Vec<u8>,
     /// What has to be said first and is not dropped: switches, leaving. Two switches and a farewell at most.
     first: Vec<Message>,
-    queue: VecDeque<Arc<Message>>,
+    queue: VecDeque<Queued>,
+    queued_bytes: usize,
     server_id: Option<Arc<str>>,
     sent: BTreeMap<FrameKind, u64>,
     dropped: u64,
+}
+
+/// A frame that waits, shared by all peers that it is for, and what it holds of memory.
+#[derive(Clone)]
+pub(crate) struct Queued {
+    message: Arc<Message>,
+    bytes: usize,
+}
+
+impl Queued {
+    pub(crate) fn new(message: Message) -> Self {
+        let of_place = |place: &Place| {
+            size_of::<Place>() + place.queue.len() + place.partition.as_ref().map_or(0, |partition| partition.len())
+        };
+        let held = match &message {
+            Message::Available(places) => places.iter().map(of_place).sum(),
+            Message::Dirty(candidates) => candidates.iter().map(|candidate| of_place(&candidate.place)).sum(),
+            _ => 0,
+        };
+        Self { message: Arc::new(message), bytes: size_of::<Message>() + held }
+    }
 }
 
 /// What came of bytes that a listener has sent.
@@ -76,6 +104,7 @@ impl Outbound {
             handshake: Vec::new(),
             first: Vec::new(),
             queue: VecDeque::new(),
+            queued_bytes: 0,
             server_id: None,
             sent: BTreeMap::new(),
             dropped: 0,
@@ -120,9 +149,6 @@ impl Outbound {
 
     fn up(&mut self, connection: Connection, seal: Option<Seal>, heartbeat_ms: u64) {
         self.link = Link::Up { connection, seal, heartbeat_ms };
-        // What waited is about a time that is over: what is there now is looked for anew.
-        self.dropped += self.queue.len() as u64;
-        self.queue.clear();
     }
 
     /// What a listener sends: its proof, and nothing after that.
@@ -139,6 +165,7 @@ impl Outbound {
         let Link::Proving { connection, dialer, .. } = std::mem::replace(&mut self.link, Link::Dialling) else {
             unreachable!("just seen");
         };
+        self.link = Link::Failed { connection };
         let step = dialer.step(tag, &payload).map_err(Fault::Handshake)?;
         append_frame(&mut self.handshake, step.send.0, &step.send.1, None);
         let id: Arc<str> = step.proven.peer.server_id.as_str().into();
@@ -164,6 +191,10 @@ impl Outbound {
         self.link = Link::Down { at_ms: now_ms + pause_ms };
         self.handshake.clear();
         self.first.clear();
+        // What waits is about a time that will be over: a peer that comes back looks at what is there then.
+        self.dropped += self.queue.len() as u64;
+        self.queue.clear();
+        self.queued_bytes = 0;
     }
 
     /// Whether the time for the listener's proof is over.
@@ -174,18 +205,22 @@ impl Outbound {
     /// The connection, if there is one.
     pub(crate) fn connection(&self) -> Option<Connection> {
         match self.link {
-            Link::Proving { connection, .. } | Link::Up { connection, .. } => Some(connection),
+            Link::Proving { connection, .. } | Link::Failed { connection } | Link::Up { connection, .. } => {
+                Some(connection)
+            }
             Link::Down { .. } | Link::Dialling => None,
         }
     }
 
-    /// Queues a frame, or drops it. One for a peer that is down waits too: it may be back in a moment.
-    pub(crate) fn send(&mut self, message: &Arc<Message>) {
-        if self.queue.len() >= QUEUE_FRAMES_MAX {
+    /// Queues a frame, or drops it: there is no room, or no connection.
+    pub(crate) fn send(&mut self, queued: &Queued) {
+        let has_room = self.queue.len() < QUEUE_FRAMES_MAX && self.queued_bytes + queued.bytes <= QUEUE_BYTES_MAX;
+        if self.is_up() && has_room {
+            self.queued_bytes += queued.bytes;
+            self.queue.push_back(queued.clone());
+        } else {
             self.dropped += 1;
-            return;
         }
-        self.queue.push_back(Arc::clone(message));
     }
 
     /// Sends this before anything that waits, in place of another of its kind.
@@ -212,9 +247,10 @@ impl Outbound {
                 put(&message, &mut out);
             }
             while out.len() < TURN_BYTES
-                && let Some(message) = self.queue.pop_front()
+                && let Some(queued) = self.queue.pop_front()
             {
-                put(&message, &mut out);
+                self.queued_bytes -= queued.bytes;
+                put(&queued.message, &mut out);
             }
             if out.is_empty() && *heartbeat_ms <= now_ms {
                 let (tag, payload) = Message::Heartbeat.render();
@@ -226,22 +262,29 @@ impl Outbound {
         (!out.is_empty()).then_some(out)
     }
 
-    /// When something is due here.
-    pub(crate) fn next_ms(&self) -> Option<u64> {
+    /// When something is due here. A heartbeat that is overdue waits for room in the socket, not for a time.
+    pub(crate) fn next_ms(&self, now_ms: u64) -> Option<u64> {
         match self.link {
             Link::Down { at_ms } => Some(at_ms),
-            Link::Dialling => None,
+            Link::Dialling | Link::Failed { .. } => None,
             Link::Proving { until_ms, .. } => Some(until_ms),
-            Link::Up { heartbeat_ms, .. } => Some(heartbeat_ms),
+            Link::Up { heartbeat_ms, .. } => Some(heartbeat_ms).filter(|&at_ms| at_ms > now_ms),
         }
+    }
+
+    /// Whether frames can be sent now.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up { .. })
     }
 
     pub(crate) fn stats(&self) -> PeerStats {
         PeerStats {
             server_id: self.server_id.clone(),
-            connected: matches!(self.link, Link::Up { .. }),
+            connected: self.is_up(),
             sent: self.sent.clone(),
             dropped: self.dropped,
+            queued_frames: self.queue.len(),
+            queued_bytes: self.queued_bytes,
         }
     }
 }

@@ -66,8 +66,12 @@ pub struct PeerStats {
     pub connected: bool,
     /// Frames sent, by kind.
     pub sent: BTreeMap<FrameKind, u64>,
-    /// Frames that its full queue had no room for, or that waited for a connection that came too late.
+    /// Frames that its full queue had no room for, or for which there was no connection.
     pub dropped: u64,
+    /// Frames that wait for room in its socket.
+    pub queued_frames: usize,
+    /// Bytes of memory that they hold.
+    pub queued_bytes: usize,
 }
 
 /// What a node counts, all of it since its start.
@@ -79,13 +83,17 @@ pub struct Stats {
     pub received: BTreeMap<(Arc<str>, FrameKind), u64>,
     /// Handshakes that failed, in either direction, by reason.
     pub handshake_failures: BTreeMap<&'static str, u64>,
-    /// Connections closed because their bytes were no frames of the peer's, by reason.
-    pub bad_frames: BTreeMap<&'static str, u64>,
+    /// Frames that were none, not the peer's or not understood, and connections that took nothing, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
     pub(crate) fn handshake_failed(&mut self, error: HandshakeError) {
         self.failed(error.reason());
+    }
+
+    pub(crate) fn fault(&mut self, reason: &'static str) {
+        *self.faults.entry(reason).or_default() += 1;
     }
 
     pub(crate) fn failed(&mut self, reason: &'static str) {

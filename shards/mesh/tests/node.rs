@@ -1,9 +1,15 @@
 //! A node step by step: what it takes from peers that do what they should not, and what it holds for those that are slow.
 
-use queen_mesh::{Action, Config, Connection, HANDSHAKE_MS, Node, Peer, QUEUE_FRAMES_MAX, UNPROVEN_MAX};
+use std::net::{IpAddr, Ipv4Addr};
+
+use queen_mesh::{
+    Action, Config, Connection, HANDSHAKE_MS, IDS_MAX, Node, Peer, QUEUE_BYTES_MAX, QUEUE_FRAMES_MAX, UNPROVEN_MAX,
+};
 use queen_wire::mesh::{Dialer, Framing, Identity, Message, Next, Place, QueueName, Seal, Secret, append_frame};
 
 const LABEL: &str = "queen-mesh/1";
+
+const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn identity(id: &str, epoch: u64) -> Identity {
     Identity { server_id: id.to_owned(), http_addr: format!("http://{id}:6632"), epoch }
@@ -56,7 +62,7 @@ fn frames(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
 fn prove(node: &mut Node, connection: Connection, id: &str, epoch: u64, now_ms: u64) -> Option<Seal> {
     let secret = Secret::new("s3cret").expect("a secret");
     let (dialer, hello) = Dialer::new(secret, LABEL, &identity(id, epoch), "a:6633", &[epoch as u8; 16]);
-    node.accepted(connection, now_ms);
+    node.accepted(connection, REMOTE, now_ms);
     node.received(connection, &frame(hello, None), now_ms);
     let challenge = frames(&node.take_output(connection, now_ms).expect("a challenge")).remove(0);
     let step = dialer.step(challenge.0, &challenge.1).expect("the node's proof");
@@ -92,7 +98,7 @@ fn frames_that_are_not_the_peers_close_the_connection_and_are_counted() {
     };
     let first = |bytes: Vec<u8>| {
         move |node: &mut Node| {
-            node.accepted(7, 10);
+            node.accepted(7, REMOTE, 10);
             bytes.clone()
         }
     };
@@ -112,7 +118,7 @@ fn frames_that_are_not_the_peers_close_the_connection_and_are_counted() {
         node.received(7, &bytes, 20);
         assert!(closes(&mut node, 7), "{what}");
         let stats = node.stats();
-        let counted = stats.bad_frames.values().sum::<u64>() + stats.handshake_failures.values().sum::<u64>();
+        let counted = stats.faults.values().sum::<u64>() + stats.handshake_failures.values().sum::<u64>();
         assert_eq!(counted, 1, "{what}: {stats:?}");
     }
 }
@@ -120,8 +126,8 @@ fn frames_that_are_not_the_peers_close_the_connection_and_are_counted() {
 #[test]
 fn a_peer_that_trickles_or_says_nothing_is_given_up() {
     let mut node = node(Some("s3cret"), false);
-    node.accepted(7, 0);
-    node.accepted(8, 0);
+    node.accepted(7, REMOTE, 0);
+    node.accepted(8, REMOTE, 0);
     node.received(8, &[0, 0], HANDSHAKE_MS - 1);
     node.advance(HANDSHAKE_MS - 1);
     assert!(!closes(&mut node, 7));
@@ -135,7 +141,7 @@ fn a_peer_that_trickles_or_says_nothing_is_given_up() {
 fn ten_thousand_handshakes_at_once_take_no_more_room_than_a_few() {
     let mut node = node(Some("s3cret"), false);
     for connection in 0..10_000 {
-        node.accepted(connection, 0);
+        node.accepted(connection, REMOTE, 0);
     }
     let closed = actions(&mut node).iter().filter(|action| matches!(action, Action::Close(_))).count();
     assert_eq!(closed, 10_000 - UNPROVEN_MAX);
@@ -160,11 +166,16 @@ fn a_second_node_with_the_same_id_is_refused_while_the_first_speaks() {
     assert!(replaced.contains(&Action::Close(7)) && !replaced.contains(&Action::Close(9)), "{replaced:?}");
 }
 
+/// A wake for a push to many partitions.
+fn wake(partitions: usize) -> Message {
+    let place = |n: usize| Place { queue: "q".to_owned(), partition: Some(format!("partition-{n}")), tenant: None };
+    Message::Available((0..partitions).map(place).collect())
+}
+
 #[test]
-fn an_hour_of_pushes_to_a_peer_that_is_down_costs_a_queue_and_no_more() {
+fn an_hour_of_pushes_to_a_peer_that_is_down_costs_nothing() {
     let mut node = node(Some("s3cret"), false);
-    let push = || Message::Available(vec![Place { queue: "q".to_owned(), partition: None, tenant: None }]);
-    let mut dials = 0;
+    let (mut dials, mut sent) = (0, 0);
     for now_ms in (0..3_600_000).step_by(100) {
         node.advance(now_ms);
         for action in actions(&mut node) {
@@ -174,20 +185,101 @@ fn an_hour_of_pushes_to_a_peer_that_is_down_costs_a_queue_and_no_more() {
             }
         }
         for _ in 0..10 {
-            node.send(push());
+            node.send(wake(20));
+            sent += 1;
         }
+        let peer = &node.stats().peers[0];
+        assert_eq!((peer.queued_frames, peer.queued_bytes, peer.dropped), (0, 0, sent));
     }
-    let sent: u64 = 36_000 * 10;
-    assert_eq!(node.stats().peers[0].dropped, sent - QUEUE_FRAMES_MAX as u64);
     // Every five seconds, give or take a quarter.
     assert!((550..=1_000).contains(&dials), "{dials} dials");
+}
+
+#[test]
+fn an_hour_of_pushes_to_a_peer_that_does_not_read_costs_a_queue_and_no_more() {
+    for partitions in [1, 2_000] {
+        let mut node = node(None, true);
+        actions(&mut node);
+        node.dialled(0, 3, 0);
+        let mut sent = 0;
+        for now_ms in (0..3_600_000).step_by(10_000) {
+            // Its socket takes nothing: nobody asks for what is to be sent.
+            node.advance(now_ms);
+            for _ in 0..10 {
+                node.send(wake(partitions));
+                sent += 1;
+            }
+            let peer = &node.stats().peers[0];
+            assert!(peer.queued_frames <= QUEUE_FRAMES_MAX && peer.queued_bytes <= QUEUE_BYTES_MAX);
+            assert_eq!(peer.queued_frames as u64 + peer.dropped, sent);
+            assert!(actions(&mut node).is_empty(), "that is for the shell to end");
+        }
+        assert!(node.stats().peers[0].dropped > sent / 2);
+        node.stalled(3, 3_600_000);
+        assert!(closes(&mut node, 3));
+        let stats = node.stats();
+        assert_eq!((stats.peers[0].queued_frames, stats.peers[0].queued_bytes), (0, 0));
+        assert_eq!((stats.peers[0].dropped, stats.faults["stalled"]), (sent, 1));
+    }
+}
+
+#[test]
+fn a_connection_is_closed_whose_listener_has_another_secret_or_none() {
+    let mut other = queen_wire::mesh::Listener::new(Secret::new("another"), LABEL, "b", false, [9; 16]);
+    let mut node = node(Some("s3cret"), false);
+    actions(&mut node);
+    node.dialled(0, 3, 0);
+    let hello = frames(&node.take_output(3, 0).expect("HELLO")).remove(0);
+    let Ok(queen_wire::mesh::ListenerStep::Send(challenge)) = other.step(hello.0, &hello.1) else {
+        panic!("a challenge")
+    };
+    node.received(3, &frame(challenge, None), 10);
+    assert!(closes(&mut node, 3));
+    assert_eq!(node.stats().handshake_failures["mac"], 1);
+    node.advance(10_000);
+    assert!(actions(&mut node).contains(&Action::Dial(0)), "it may be put right");
+    node.dialled(0, 4, 10_000);
+    node.take_output(4, 10_000);
+    node.received(4, &frame(Message::Heartbeat.render(), None), 10_010);
+    assert!(closes(&mut node, 4));
+    assert_eq!(node.stats().handshake_failures["unexpected"], 1);
+}
+
+#[test]
+fn ids_are_limited_and_those_of_the_dead_make_room() {
+    let mut node = node(Some("s3cret"), true);
+    let secret = Secret::new("s3cret").expect("a secret");
+    let mut hello = |connection: u64, now_ms| {
+        node.accepted(connection, REMOTE, now_ms);
+        let hello = Dialer::old_form(Some(&secret), &format!("id-{connection}"), &[1; 16]);
+        node.received(connection, &frame(hello, None), now_ms);
+        closes(&mut node, connection)
+    };
+    assert!((0..IDS_MAX as u64).all(|connection| !hello(connection, 0)));
+    assert!(hello(1_000, 10), "it has no room");
+    assert!(!hello(2_000, 6_000), "the dead make room");
+    assert_eq!(node.stats().handshake_failures["too_many"], 1);
+}
+
+#[test]
+fn what_is_not_understood_is_passed_over_and_counted() {
+    let mut node = node(Some("s3cret"), false);
+    let mut seal = prove(&mut node, 7, "b", 9, 10);
+    for (tag, payload) in [(1, "{}"), (5, "not JSON"), (77, "of a newer broker")] {
+        node.received(7, &frame((tag, payload.as_bytes().to_vec()), seal.as_mut()), 20);
+    }
+    let message = Message::ConfigSet(QueueName { queue: "q".to_owned(), tenant: None });
+    node.received(7, &frame(message.render(), seal.as_mut()), 20);
+    let actions = actions(&mut node);
+    assert!(actions.iter().any(|action| matches!(action, Action::Deliver(_))), "{actions:?}");
+    assert_eq!(node.stats().faults["malformed"], 2);
 }
 
 #[test]
 fn after_a_reconnect_the_switches_come_first_and_what_waited_is_dropped() {
     let mut node = node(None, true);
     actions(&mut node);
-    node.set_maintenance(true, false);
+    node.set_switches(true, false);
     for _ in 0..5 {
         node.send(Message::Leaving);
     }

@@ -3,10 +3,15 @@
 //!
 //! A run is its seed: what fails prints it, and `QUEEN_MESH_SEED` runs that one alone.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::{IpAddr, Ipv4Addr},
+};
 
 use queen_mesh::{Action, Config, Connection, Node, Peer};
 use queen_wire::mesh::{Identity, Message, Place, Secret};
+
+const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 const SEEDS: u64 = 300;
 
@@ -190,7 +195,7 @@ impl World {
                     *self.heard.entry((node, delivered.from.to_string())).or_default() += 1;
                 }
                 Action::Members(_) | Action::TwiceThere(_) => {}
-                Action::OwnId(_) => panic!("seed {}: nobody dials itself", self.seed),
+                Action::OwnId { .. } => panic!("seed {}: nobody dials itself", self.seed),
             }
         }
         let mine: Vec<_> =
@@ -296,7 +301,7 @@ impl World {
         self.next_connection += 1;
         let ends = [(from, incarnation), (to, self.incarnations[to])];
         self.wires.insert(connection, Wire { ends, flying: [VecDeque::new(), VecDeque::new()], open: [true; 2] });
-        self.nodes[to].as_mut().expect("here").accepted(connection, now_ms);
+        self.nodes[to].as_mut().expect("here").accepted(connection, REMOTE, now_ms);
         self.nodes[from].as_mut().expect("here").dialled(peer, connection, now_ms);
         self.settle(to);
         self.settle(from);

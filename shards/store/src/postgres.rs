@@ -41,7 +41,7 @@ use std::{
 
 use queen_fabric::{
     protocol::{Control, store::Declaration},
-    rt::{self, Executor},
+    rt::{self, Executor, within},
 };
 use queen_log::store::{Admin, Done, StoreFailure, Work};
 use tokio_rustls::rustls::ClientConfig;
@@ -53,7 +53,7 @@ pub use self::{
 use self::{
     lane::Lanes,
     schema::SchemaTrouble,
-    session::{Purpose, Session, Trouble, within},
+    session::{Purpose, Session, Trouble},
 };
 use crate::{
     StoreError,

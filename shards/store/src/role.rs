@@ -6,12 +6,14 @@
 //! Nothing here blocks, so the task may run in a data shard's executor.
 
 mod control;
+mod peers;
 
 use std::{
     collections::HashMap,
     fmt,
     future::poll_fn,
     path::Path,
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -19,18 +21,21 @@ use std::{
 use queen_fabric::{
     port::{Incoming, Port, Ticket},
     protocol::{
-        Control,
+        Control, Switch,
+        mesh::MeshProtocol,
         store::{Declaration, StoreAnswer, StoreAsk, StoreProtocol},
     },
     rt::Deadline,
     slice,
 };
 use queen_log::{
-    engine::{Log, LogConfig, OpKey},
+    engine::{Heard, Log, LogConfig, OpKey},
+    id::Uuid,
     store::StoreFailure,
 };
+use queen_wire::mesh::{Message, Place, QueueName};
 
-use self::control::KnownControl;
+use self::{control::KnownControl, peers::Peers};
 use crate::{
     StoreError,
     database::{Database, DatabaseConfig, DatabaseSeed, Health, Job, JobDone, Opened},
@@ -61,9 +66,14 @@ pub struct StoreConfig {
     pub retention_interval: Duration,
     /// How often a database that other brokers use too is read for what their operators have switched and granted.
     pub reconcile_interval: Duration,
+    /// Whether there are tenants besides the default one.
+    pub has_tenants: bool,
     /// Another number for every start.
     pub seed: u64,
 }
+
+/// The tenant of a broker without tenants.
+const DEFAULT_TENANT: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// The shortest pause between two looks at what other brokers have written.
 const RECHECK_MIN: Duration = Duration::from_millis(50);
@@ -106,9 +116,10 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Serves the port until it is dropped; it never ends by itself.
-pub async fn run(store: Store, port: Port<StoreProtocol>) {
-    let mut role = Role::new(store, port);
+/// Serves the port until it is dropped; it never ends by itself. `peers` is its seat among the roles' lanes, where this
+/// broker has peers.
+pub async fn run(store: Store, port: Port<StoreProtocol>, peers: Option<Port<MeshProtocol>>) {
+    let mut role = Role::new(store, port, peers);
     poll_fn(|cx| role.turn(cx)).await
 }
 
@@ -123,6 +134,10 @@ struct Role {
     asked: HashMap<Ticket, OpKey>,
     declarations: Declarations,
     control: KnownControl,
+    /// The maintenance switches, for pushes and pops, as they are in force.
+    switches: Option<(bool, bool)>,
+    peers: Option<Peers>,
+    has_tenants: bool,
     /// How long what is asked about declarations and control may take.
     patience: Duration,
     health: Health,
@@ -142,7 +157,7 @@ struct Declarations {
 }
 
 impl Role {
-    fn new(store: Store, port: Port<StoreProtocol>) -> Self {
+    fn new(store: Store, port: Port<StoreProtocol>, peers: Option<Port<MeshProtocol>>) -> Self {
         let Store { seed, control, config, on_health } = store;
         let database = seed.start();
         let recheck_us = database.is_shared().then(|| {
@@ -155,6 +170,7 @@ impl Role {
             ops_max: config.requests_max,
             patience_us: micros(config.patience),
             recheck_us,
+            tells: recheck_us.is_some() && peers.is_some(),
             answer_bytes_max: config.answer_bytes_max,
             seed: config.seed,
         });
@@ -172,6 +188,9 @@ impl Role {
             asked: HashMap::new(),
             declarations: Declarations::default(),
             control,
+            switches: None,
+            peers: peers.map(Peers::new),
+            has_tenants: config.has_tenants,
             patience: config.patience,
             health,
             on_health,
@@ -197,6 +216,7 @@ impl Role {
             parcels += 1;
         }
         more |= parcels == PARCELS_PER_TURN;
+        self.apply_switches();
         self.log.turn(self.now_us());
         for (job, work) in self.log.take_work() {
             self.database.start(job, Job::Log(work));
@@ -211,17 +231,101 @@ impl Role {
         for partition in self.log.take_lost() {
             tracing::error!(%partition, "the store has lost messages that it had committed; the log goes on without them");
         }
+        more |= self.talk(cx);
         if self.control.due().is_some_and(|due| due <= Instant::now()) {
+            // What nobody was told of, or what was lost on its way, is found now at the latest.
             self.control.look_again(&self.database);
+            self.log.look_again(self.now_us());
+            more = true;
         }
         let give_up = self.give_up();
         let log_time = self.log.next_time_us().map(|at_us| self.started + Duration::from_micros(at_us));
-        self.deadline.set(log_time.into_iter().chain(self.control.due()).chain(give_up).min());
+        let hints = self.peers.as_ref().and_then(Peers::due);
+        self.deadline.set(log_time.into_iter().chain(self.control.due()).chain(hints).chain(give_up).min());
         more |= self.deadline.poll(cx).is_ready();
         if more {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Tells peers what there is to tell, and takes in what they have said. True if that may be more.
+    fn talk(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(peers) = &mut self.peers else { return false };
+        for news in self.log.take_news() {
+            peers.tell(news);
+        }
+        let mut heard = 0;
+        while heard < PARCELS_PER_TURN
+            && let Some(peers) = &mut self.peers
+            && let Poll::Ready(message) = peers.poll(cx)
+        {
+            self.heard(message);
+            heard += 1;
+        }
+        heard > 0
+    }
+
+    fn heard(&mut self, message: Message) {
+        match message {
+            Message::Available(places) => self.heard_of(Heard::Available, places),
+            Message::Dirty(candidates) => {
+                self.heard_of(Heard::Dirty, candidates.into_iter().map(|candidate| candidate.place));
+            }
+            Message::ConfigSet(queue) | Message::ConfigDelete(queue) => {
+                self.heard_of_queue(Heard::Changed, &queue);
+            }
+            Message::Maintenance(on) => self.heard_of_switch(Switch::PushMaintenance, on),
+            Message::PopMaintenance(on) => self.heard_of_switch(Switch::PopMaintenance, on),
+            Message::Heartbeat | Message::Leaving | Message::EphemeralAdmin(..) => {}
+        }
+    }
+
+    fn heard_of(&mut self, what: Heard, places: impl IntoIterator<Item = Place>) {
+        let mut last = None;
+        for Place { queue, tenant, .. } in places {
+            let name = QueueName { queue, tenant };
+            // A push to many partitions names its queue many times.
+            if last.as_ref() != Some(&name) {
+                self.heard_of_queue(what, &name);
+                last = Some(name);
+            }
+        }
+    }
+
+    fn heard_of_queue(&mut self, what: Heard, QueueName { queue, tenant }: &QueueName) {
+        // Who names no tenant means them all, which is the default one where there are no others.
+        let tenant = tenant.map(Uuid).or((!self.has_tenants).then_some(DEFAULT_TENANT));
+        self.log.heard(what, tenant, &Arc::from(queue.as_str()), self.now_us());
+    }
+
+    /// With a store of its own, a broker's switches are its own too.
+    fn heard_of_switch(&mut self, switch: Switch, on: bool) {
+        if self.database.is_shared() {
+            self.control.heard(switch, on, &self.database, &self.port);
+        }
+    }
+
+    /// Puts the maintenance switches in force, and tells peers that use the same store.
+    fn apply_switches(&mut self) {
+        let Some(control) = self.control.known() else { return };
+        let now = (control.push_maintenance, control.pop_maintenance);
+        if self.switches == Some(now) {
+            return;
+        }
+        let before = self.switches.replace(now).unwrap_or_default();
+        if before.0 != now.0 {
+            tracing::warn!(on = now.0, "push maintenance: durable pushes are refused while it is on");
+        }
+        if before.1 != now.1 {
+            tracing::warn!(on = now.1, "pop maintenance: durable pops get nothing while it is on");
+            self.log.pause_pops(now.1, self.now_us());
+        }
+        if self.database.is_shared()
+            && let Some(peers) = &mut self.peers
+        {
+            peers.switched(now.0, now.1);
+        }
     }
 
     /// Answers those who have waited for long enough, and says when the next have.

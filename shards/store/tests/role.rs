@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 
 use beside::Asker;
 use queen_fabric::protocol::{
-    Control, ControlAsk, Grant,
+    Control, ControlAsk, Grant, Switch,
     store::{Declaration, StoreAnswer, StoreAsk},
 };
 use queen_store::DatabaseConfig;
@@ -87,7 +87,7 @@ fn everybody_who_watches_is_told_of_a_write_and_the_writer_has_it_already() {
         let (first, version, _) = known(store.ask_parked(watch(0)).await);
         assert_eq!((&*first, version), (&Control::default(), 1));
         let watching = [store.ask_parked(watch(version)), store.ask_parked(watch(version))];
-        let (switched, version, changed) = known(store.ask(control(ControlAsk::SetEphemeral(false))).await);
+        let (switched, version, changed) = known(store.ask(control(ControlAsk::Set(Switch::Ephemeral, false))).await);
         assert_eq!((switched.ephemeral_enabled, version, changed), (false, 2, true));
         for watching in watching {
             assert_eq!(known(watching.await), (Arc::clone(&switched), 2, false));
@@ -105,7 +105,7 @@ fn a_write_that_changes_nothing_wakes_nobody() {
     let dir = tempfile::tempdir().unwrap();
     beside_the_store(dir.path(), |store| async move {
         let watching = store.ask_parked(watch(1));
-        for ask in [ControlAsk::SetEphemeral(true), ControlAsk::RemoveGrant([7; 16]), ControlAsk::Load] {
+        for ask in [ControlAsk::Set(Switch::Ephemeral, true), ControlAsk::RemoveGrant([7; 16]), ControlAsk::Load] {
             assert_eq!(known(store.ask(control(ask)).await), (Arc::default(), 1, false));
         }
         let (granted, ..) = known(store.ask(control(ControlAsk::PutGrant([7; 16], GRANT))).await);
@@ -142,7 +142,7 @@ fn a_watch_that_is_dropped_is_closed_and_the_others_go_on() {
         // In order behind the cancel on the same lane, and its answer behind that of the watch.
         known(store.ask(control(ControlAsk::Load)).await);
         assert_eq!(store.unanswered(), 1);
-        known(store.ask(control(ControlAsk::SetEphemeral(false))).await);
+        known(store.ask(control(ControlAsk::Set(Switch::Ephemeral, false))).await);
         assert_eq!(known(stays.await).1, 2);
         assert_eq!(store.unanswered(), 0);
     });

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 pub struct Control {
     /// Whether ephemeral queues are served at all.
     pub ephemeral_enabled: bool,
+    /// Whether durable pushes are refused.
+    pub push_maintenance: bool,
+    /// Whether durable pops are answered with nothing.
+    pub pop_maintenance: bool,
     /// What tenants were granted, by the tenant's UUID.
     pub grants: HashMap<[u8; 16], Grant>,
 }
@@ -14,7 +18,56 @@ pub struct Control {
 impl Default for Control {
     /// Everything is on, and nobody was granted anything.
     fn default() -> Self {
-        Self { ephemeral_enabled: true, grants: HashMap::new() }
+        Self { ephemeral_enabled: true, push_maintenance: false, pop_maintenance: false, grants: HashMap::new() }
+    }
+}
+
+impl Control {
+    /// Puts a switch.
+    pub fn set(&mut self, switch: Switch, on: bool) {
+        *match switch {
+            Switch::Ephemeral => &mut self.ephemeral_enabled,
+            Switch::PushMaintenance => &mut self.push_maintenance,
+            Switch::PopMaintenance => &mut self.pop_maintenance,
+        } = on;
+    }
+}
+
+/// Something that operators switch, for every broker on the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Whether ephemeral queues are served.
+    Ephemeral,
+    /// Whether durable pushes are refused.
+    PushMaintenance,
+    /// Whether durable pops are answered with nothing.
+    PopMaintenance,
+}
+
+impl Switch {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ephemeral, Self::PushMaintenance, Self::PopMaintenance];
+
+    /// The name under which it is kept.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ephemeral => "ephemeral",
+            Self::PushMaintenance => "maintenance",
+            Self::PopMaintenance => "pop_maintenance",
+        }
+    }
+
+    /// The switch that is kept under a name, if this version knows it.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|switch| switch.name() == name)
+    }
+
+    /// What holds where it was never put: nothing is kept then.
+    #[must_use]
+    pub fn default_on(self) -> bool {
+        self == Self::Ephemeral
     }
 }
 
@@ -36,8 +89,8 @@ pub struct Grant {
 pub enum ControlAsk {
     /// Read it from the database.
     Load,
-    /// Switch ephemeral queues on or off.
-    SetEphemeral(bool),
+    /// Put a switch.
+    Set(Switch, bool),
     /// Grant this to a tenant, in place of an earlier grant.
     PutGrant([u8; 16], Grant),
     /// Take a tenant's grant away.

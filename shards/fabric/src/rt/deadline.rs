@@ -93,3 +93,15 @@ pub async fn sleep_until(at: Instant) {
 pub async fn sleep(duration: Duration) {
     sleep_until(Instant::now() + duration).await;
 }
+
+/// What a future gives, or none when it takes longer than `patience`.
+pub async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut deadline = Deadline::new();
+    deadline.set(Some(Instant::now() + patience));
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => deadline.poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -218,6 +218,15 @@ impl TcpStream {
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
     }
 
+    /// This end's address.
+    ///
+    /// # Errors
+    ///
+    /// Of `getsockname`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        SocketAddr::try_from(rustix::net::getsockname(self.as_fd())?).map_err(io::Error::other)
+    }
+
     /// The other end's address.
     ///
     /// # Errors

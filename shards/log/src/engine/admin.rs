@@ -1,6 +1,12 @@
 //! What is rare: configuring and removing queues, extending leases, retention.
 
-use super::{Job, Log, Step, group::Known, op::OpKey};
+use std::sync::Arc;
+
+use super::{
+    Job, Log, News, Step,
+    group::Known,
+    op::{Kind, OpKey},
+};
 use crate::{
     id::QueueId,
     options::QueueOptions,
@@ -67,9 +73,14 @@ impl<T: Copy> Log<T> {
                     self.evaluate_groups(partition);
                 }
                 self.wake_unborn();
+                self.tell(News::Configured { tenant: row.tenant, queue: Arc::clone(&row.name) });
                 self.finish(key, Answer::Configured(row));
             }
             AdminDone::Deleted(id) => {
+                if let Some(Kind::Admin(Admin::Delete { tenant, name })) = self.op(key).map(|op| &op.kind) {
+                    let news = News::Deleted { tenant: *tenant, queue: Arc::clone(name) };
+                    self.tell(news);
+                }
                 if let Some(queue) = id.and_then(|id| self.cache.queue_by_id(id)) {
                     self.forget_queue(queue);
                 }

@@ -334,6 +334,7 @@ impl<T: Copy> Log<T> {
             self.part_done(op, part, PartState::Done { number, messages });
         }
         self.wake(&Wait::Append(key));
+        self.tell_available(key);
         self.evaluate_groups(key);
         self.append_is_over(key);
     }
@@ -424,10 +425,15 @@ impl<T: Copy> Log<T> {
                 self.cache.partitions[plan.partition].stale = true;
             }
         }
+        let claims = matches!(plan.settles, Settles::Claim);
         if let Settles::Ack { op, group, results } = plan.settles {
             self.acks_written(op, group, results, now_us.is_some());
         }
         self.cursor_freed(plan.group, plan.partition);
+        if !claims && now_us.is_some() && self.groups[plan.group].is_ready(plan.partition) {
+            // Set free, and not empty: those who wait elsewhere may have it.
+            self.tell_available(plan.partition);
+        }
     }
 
     fn acks_written(&mut self, key: OpKey, group: usize, results: Vec<(usize, crate::request::Acked)>, done: bool) {

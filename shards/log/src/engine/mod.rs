@@ -26,6 +26,7 @@ mod forget;
 mod group;
 mod ids;
 mod op;
+mod others;
 mod pop;
 mod push;
 mod read;
@@ -44,7 +45,6 @@ use std::{
 use hashbrown::HashMap;
 use slab::Slab;
 
-pub use self::op::OpKey;
 use self::{
     batch::{Commit, Gathering, Plan},
     cache::{Cache, GroupKey, PartitionKey, QueueKey},
@@ -52,6 +52,10 @@ use self::{
     group::Group,
     op::{AckOp, FetchOp, Kind, Op, PartState, PopOp, PushOp, Wait},
     timers::Timers,
+};
+pub use self::{
+    op::OpKey,
+    others::{Heard, News},
 };
 use crate::{
     id::{PartitionId, TenantId, Uuid},
@@ -74,6 +78,8 @@ pub struct LogConfig {
     /// Where other brokers write to the same store: how often, at most and at least, the store is asked for what they
     /// have done while somebody waits. `None` where nobody else does.
     pub recheck_us: Option<(u64, u64)>,
+    /// Whether others are to be told of what is written here, see [`Log::take_news`].
+    pub tells: bool,
     /// Payload bytes that one pop or one entry of a fetch gives at most; the first message is always given.
     pub answer_bytes_max: usize,
     /// Seed of the numbers that ids and versions are drawn from: another one for every start.
@@ -128,6 +134,8 @@ pub struct Log<T> {
     zombies: Vec<QueueKey>,
     refresh: refresh::Refresh,
     retention: admin::Retention,
+    news: Vec<News>,
+    pops_paused: bool,
     counters: Counters,
 }
 
@@ -235,6 +243,8 @@ impl<T: Copy> Log<T> {
             zombies: Vec::new(),
             refresh: refresh::Refresh::default(),
             retention: admin::Retention::default(),
+            news: Vec::new(),
+            pops_paused: false,
             counters: Counters::default(),
             config,
         }

@@ -114,6 +114,9 @@ impl PopOp {
 
 impl<T: Copy> Log<T> {
     pub(super) fn step_pop(&mut self, key: OpKey, pop: &mut PopOp) -> Step {
+        if self.pops_paused {
+            return Step::Answer(Answer::Popped(Popped { paused: true, ..pop.empty() }));
+        }
         let now_us = self.now_us();
         pop.came_us.get_or_insert(now_us);
         let one = match self.targets(key, pop) {

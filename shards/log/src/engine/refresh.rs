@@ -19,6 +19,10 @@ pub(super) struct Refresh {
     due_us: Option<u64>,
     interval_us: u64,
     under_way: bool,
+    /// It is to be asked at once, whatever the time.
+    out_of_turn: bool,
+    /// The question under way is one of those, or one whose time had come.
+    for_all: bool,
     /// What the last answer gave as its horizon.
     since_us: Option<i64>,
     /// Those that want an answer which was asked for after they came.
@@ -29,6 +33,11 @@ pub(super) struct Refresh {
 impl Refresh {
     pub(super) fn due_us(&self) -> Option<u64> {
         self.due_us.filter(|_| !self.under_way)
+    }
+
+    /// Another broker has said that there is something.
+    pub(super) fn out_of_turn(&mut self, recheck_us: Option<(u64, u64)>) {
+        self.out_of_turn = recheck_us.is_some();
     }
 
     /// Somebody waits for messages that another broker may write.
@@ -70,11 +79,14 @@ impl<T: Copy> Log<T> {
 
     /// Asks the store if somebody wants to know, or it is time.
     pub(super) fn start_refresh(&mut self) {
-        let due = self.refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us);
-        if self.refresh.under_way || !due && self.refresh.asking.is_empty() {
+        let refresh = &mut self.refresh;
+        let for_all = refresh.out_of_turn || refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us);
+        if refresh.under_way || !for_all && refresh.asking.is_empty() {
             return;
         }
-        self.refresh.under_way = true;
+        refresh.under_way = true;
+        refresh.for_all = for_all;
+        refresh.out_of_turn = false;
         self.refresh.waiting = std::mem::take(&mut self.refresh.asking);
         let since_us = self.refresh.since_us.expect("the horizon is read before anything else");
         self.start(Job::Refresh, Work::Load(Load::Changed { since_us }));
@@ -140,7 +152,7 @@ impl<T: Copy> Log<T> {
             }
         }
         let Some((least_us, most_us)) = self.config.recheck_us else { return };
-        if self.refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us) {
+        if self.refresh.for_all || self.refresh.due_us.is_some_and(|due_us| due_us <= self.mono_us) {
             let waits = self.reread_for_parked();
             self.refresh.interval_us = if found { least_us } else { (self.refresh.interval_us * 2).min(most_us) };
             self.refresh.due_us = waits.then(|| self.mono_us + self.refresh.interval_us);

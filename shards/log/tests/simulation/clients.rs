@@ -122,6 +122,7 @@ impl World {
             ops_max: 10_000,
             patience_us: 10_000_000,
             recheck_us: shared.then_some((50_000, 1_000_000)),
+            tells: false,
             answer_bytes_max: 300,
             seed: self.next(),
         };

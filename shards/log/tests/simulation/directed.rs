@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use queen_log::{
-    engine::{Log, LogConfig},
+    engine::{Heard, Log, LogConfig, News},
     id::{PartitionId, Uuid},
     record::{Record, Records},
     request::{
@@ -40,6 +40,7 @@ impl Node {
             ops_max: 100,
             patience_us: 10_000_000,
             recheck_us: Some((50_000, 1_000_000)),
+            tells: true,
             answer_bytes_max: 1 << 20,
             seed,
         };
@@ -368,4 +369,127 @@ fn a_pop_that_was_cancelled_before_it_was_parked_takes_nothing() {
     node.settle();
     node.push(0, &["a"]);
     assert_eq!(node.pop(0).runs.len(), 1);
+}
+
+/// Tells one broker what another has to tell.
+fn tell(node: &mut Node, from: usize, to: usize) -> Vec<News> {
+    let news = node.brokers[from].take_news();
+    for news in &news {
+        let (what, tenant, queue) = match news {
+            News::Available { tenant, queue, .. } => (Heard::Available, tenant, queue),
+            News::Configured { tenant, queue } | News::Deleted { tenant, queue } => (Heard::Changed, tenant, queue),
+        };
+        node.brokers[to].heard(what, Some(*tenant), queue, node.now_us);
+    }
+    node.settle();
+    news
+}
+
+fn messages(node: &mut Node, token: u64) -> Option<usize> {
+    node.answer(token).map(|answer| match answer {
+        Answer::Popped(popped) => popped.runs.len(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn who_waits_elsewhere_is_served_as_soon_as_it_is_told() {
+    for (tenant, is_meant) in [(Some(TENANT), true), (None, true), (Some(Uuid([2; 16])), false)] {
+        let mut node = Node::new(2);
+        node.push(0, &["first"]);
+        node.ask(1, pop(0, true));
+        let waiting = node.start(1, pop(60_000, true));
+        node.push(0, &["second"]);
+        assert_eq!(messages(&mut node, waiting), None, "nobody told it, and no time has passed");
+        node.brokers[1].heard(Heard::Available, tenant, &"q".into(), node.now_us);
+        node.settle();
+        assert_eq!(messages(&mut node, waiting), is_meant.then_some(1), "{tenant:?}");
+    }
+}
+
+#[test]
+fn what_is_told_is_what_can_be_popped_what_was_set_free_and_what_was_configured() {
+    let mut node = Node::new(2);
+    let available = News::Available { tenant: TENANT, queue: "q".into(), partition: "p".into() };
+    node.push(0, &["a", "b"]);
+    assert_eq!(tell(&mut node, 0, 1), [available.clone()]);
+    let popped = node.pop(0);
+    assert_eq!(tell(&mut node, 0, 1), [], "a claim is no news");
+    let waiting = node.start(1, pop(60_000, true));
+    assert_eq!(messages(&mut node, waiting), None, "it is leased to another");
+    node.ack(0, QUEUE_MODE, popped.runs[0].partition_id, "a", popped.lease);
+    assert_eq!(tell(&mut node, 0, 1), [available], "what is left of the partition is free");
+    assert_eq!(messages(&mut node, waiting), Some(1));
+    node.ask(0, Request::Configure { tenant: TENANT, queue: "q".into(), patch: Box::default() });
+    assert_eq!(tell(&mut node, 0, 1), [News::Configured { tenant: TENANT, queue: "q".into() }]);
+    node.delete(0);
+    assert_eq!(tell(&mut node, 0, 1), [News::Deleted { tenant: TENANT, queue: "q".into() }]);
+}
+
+#[test]
+fn what_is_said_while_the_store_is_asked_is_asked_for_again() {
+    let mut node = Node::new(2);
+    node.push(0, &["first"]);
+    node.ask(1, pop(0, true));
+    let waiting = node.start(1, pop(60_000, true));
+    // The question is with the store, which has answered it, and the answer is still on its way.
+    node.brokers[1].look_again(node.now_us);
+    node.brokers[1].turn(node.now_us);
+    let [(job, work)] = &node.brokers[1].take_work()[..] else { panic!("one question") };
+    let answer = node.store.work(work, node.now_us as i64);
+    node.push(0, &["second"]);
+    node.brokers[1].heard(Heard::Available, Some(TENANT), &"q".into(), node.now_us);
+    node.brokers[1].done(*job, Ok(answer), node.now_us);
+    node.settle();
+    assert_eq!(messages(&mut node, waiting), Some(1));
+}
+
+#[test]
+fn nobody_is_asked_for_what_concerns_nobody_here() {
+    let mut node = Node::new(2);
+    node.push(0, &["first"]);
+    node.ask(1, pop(0, true));
+    let before = node.work;
+    for what in [Heard::Available, Heard::Dirty, Heard::Changed] {
+        node.brokers[1].heard(what, Some(TENANT), &"another".into(), node.now_us);
+    }
+    // Nobody waits.
+    node.brokers[1].heard(Heard::Available, Some(TENANT), &"q".into(), node.now_us);
+    node.settle();
+    assert_eq!(node.work, before);
+    node.brokers[1].heard(Heard::Dirty, Some(TENANT), &"q".into(), node.now_us);
+    node.settle();
+    assert_eq!(node.work, before + 1, "candidates are looked for ahead of the next pop");
+}
+
+#[test]
+fn while_pops_are_paused_they_get_nothing_at_once_and_afterwards_what_there_is() {
+    let mut node = Node::new(1);
+    let waiting = node.start(0, pop(60_000, true));
+    node.brokers[0].pause_pops(true, node.now_us);
+    node.settle();
+    let paused = |node: &mut Node, token| match node.answer(token) {
+        Some(Answer::Popped(popped)) => popped.paused && popped.runs.is_empty(),
+        other => panic!("{other:?}"),
+    };
+    assert!(paused(&mut node, waiting), "who waits is told");
+    node.push(0, &["a"]);
+    for wait_ms in [0, 60_000] {
+        let token = node.start(0, pop(wait_ms, true));
+        assert!(paused(&mut node, token));
+    }
+    node.brokers[0].pause_pops(false, node.now_us);
+    let popped = node.pop(0);
+    assert_eq!((popped.paused, popped.runs.len()), (false, 1));
+}
+
+#[test]
+fn a_claim_that_is_being_committed_when_pops_are_paused_is_handed_out() {
+    let mut node = Node::new(1);
+    node.push(0, &["a"]);
+    node.holds = Some(0);
+    let popping = node.start(0, pop(60_000, true));
+    node.brokers[0].pause_pops(true, node.now_us);
+    node.release();
+    assert_eq!(messages(&mut node, popping), Some(1));
 }

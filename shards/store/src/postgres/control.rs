@@ -3,7 +3,7 @@
 //! One statement a job, since jobs share their connection: the change, and beside it all rows as they were before.
 //! Those and the change are all rows after it.
 
-use queen_fabric::protocol::{Control, ControlAsk, Grant};
+use queen_fabric::protocol::{Control, ControlAsk, Grant, Switch};
 use queen_log::id::Uuid;
 use tokio_postgres::{
     Row,
@@ -16,29 +16,30 @@ use super::{
 };
 use crate::{database::JobDone, limit};
 
-/// First the switch, with whether something was `written`, then the grants.
+/// Whether something was `written`, then the switches by name, then the grants by tenant.
 macro_rules! all_beside {
     ($written:literal) => {
         concat!(
             "WITH written AS (",
             $written,
-            ") SELECT NULL::uuid, coalesce((SELECT enabled FROM queen.switch WHERE name = 'ephemeral'), true),
-                NULL::int8, NULL::int8, NULL::int8, EXISTS (SELECT FROM written)
+            ") SELECT NULL::uuid, EXISTS (SELECT FROM written), NULL::int8, NULL::int8, NULL::int8, NULL::text
             UNION ALL
-            SELECT tenant_id, enabled, max_bytes, max_queues, max_msgs_per_sec, false FROM queen.ephemeral_quota"
+            SELECT NULL, enabled, NULL, NULL, NULL, name FROM queen.switch
+            UNION ALL
+            SELECT tenant_id, enabled, max_bytes, max_queues, max_msgs_per_sec, NULL FROM queen.ephemeral_quota"
         )
     };
 }
 
 const LOAD: Sql = Sql { text: all_beside!("SELECT WHERE false"), types: &[] };
-/// Where there is no row it is on: switching it on changes nothing then.
-const SET_EPHEMERAL: Sql = Sql {
+/// Where there is no row it is at its default: putting it there changes nothing then.
+const SET: Sql = Sql {
     text: all_beside!(
-        "INSERT INTO queen.switch AS s (name, enabled) SELECT 'ephemeral', $1
-         WHERE NOT $1 OR EXISTS (SELECT FROM queen.switch WHERE name = 'ephemeral')
+        "INSERT INTO queen.switch AS s (name, enabled) SELECT $1, $2
+         WHERE $2 <> $3 OR EXISTS (SELECT FROM queen.switch WHERE name = $1)
          ON CONFLICT (name) DO UPDATE SET enabled = excluded.enabled WHERE s.enabled <> excluded.enabled RETURNING 1"
     ),
-    types: &[Type::BOOL],
+    types: &[Type::TEXT, Type::BOOL, Type::BOOL],
 };
 const PUT_GRANT: Sql = Sql {
     text: all_beside!(
@@ -67,9 +68,10 @@ pub(super) async fn control(session: &Session, ask: &ControlAsk) -> Result<JobDo
     let (mut control, changed);
     match ask {
         ControlAsk::Load => (control, changed) = read(&session.query(&LOAD, &[]).await?)?,
-        ControlAsk::SetEphemeral(enabled) => {
-            (control, changed) = read(&session.query(&SET_EPHEMERAL, &[enabled]).await?)?;
-            control.ephemeral_enabled = *enabled;
+        ControlAsk::Set(switch, on) => {
+            let parameters: [&(dyn ToSql + Sync); 3] = [&switch.name(), on, &switch.default_on()];
+            (control, changed) = read(&session.query(&SET, &parameters).await?)?;
+            control.set(*switch, *on);
         }
         ControlAsk::PutGrant(tenant, grant) => {
             let [max_bytes, max_queues, max_msgs_per_sec] =
@@ -98,9 +100,11 @@ fn read(rows: &[Row]) -> Result<(Control, bool), Trouble> {
     let (mut control, mut changed) = (Control::default(), false);
     for row in rows {
         let enabled = get(row, 1)?;
-        match get::<Option<Id>>(row, 0)? {
-            None => (control.ephemeral_enabled, changed) = (enabled, get(row, 5)?),
-            Some(Id(tenant)) => {
+        match (get::<Option<Id>>(row, 0)?, get::<Option<String>>(row, 5)?) {
+            (None, None) => changed = enabled,
+            // One that is not known is a newer broker's.
+            (None, Some(name)) => Switch::of_name(&name).into_iter().for_each(|switch| control.set(switch, enabled)),
+            (Some(Id(tenant)), _) => {
                 let most = |at| get(row, at).map(limit::of_stored);
                 let grant = Grant { enabled, max_bytes: most(2)?, max_queues: most(3)?, max_msgs_per_sec: most(4)? };
                 control.grants.insert(tenant.0, grant);

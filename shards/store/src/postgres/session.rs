@@ -1,18 +1,8 @@
 //! One connection: dialled, authenticated, with its prepared statements.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    fmt, io,
-    net::{SocketAddr, ToSocketAddrs},
-    rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Poll, Waker},
-    thread,
-    time::Duration,
-};
+use std::{cell::RefCell, collections::HashMap, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use queen_fabric::rt::{self, Deadline, TcpStream, UnixStream};
+use queen_fabric::rt::{self, TcpStream, UnixStream, within};
 use tokio_postgres::{
     Client, Row, Statement,
     config::{Host, SslMode as LibrarySslMode},
@@ -194,7 +184,11 @@ impl Session {
                 let path = directory.join(format!("{SOCKET_NAME}{port}"));
                 (Socket::Unix(UnixStream::connect(&path).map_err(failed)?), String::new())
             }
-            Host::Tcp(host) => (Socket::Tcp(dial(host, port).await.map_err(failed)?), host.clone()),
+            Host::Tcp(host) => {
+                let stream = TcpStream::connect_to(host, port).await.map_err(failed)?;
+                stream.set_keepalive(KEEPALIVE_IDLE).map_err(failed)?;
+                (Socket::Tcp(stream), host.clone())
+            }
         };
         let connector = Connector { config: Arc::clone(tls), host };
         let (client, connection) = server.connect_raw(socket, connector).await.map_err(|error| text_of(&error))?;
@@ -250,66 +244,4 @@ impl Session {
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Trouble> {
         self.client.batch_execute(sql).await.map_err(|error| Trouble::of(&error))
     }
-}
-
-async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-    for address in resolve(host, port).await? {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                stream.set_keepalive(KEEPALIVE_IDLE)?;
-                return Ok(stream);
-            }
-            Err(error) => failure = io::Error::new(error.kind(), format!("{address}: {error}")),
-        }
-    }
-    Err(failure)
-}
-
-/// The addresses of a host. The system's resolver blocks: it runs on a thread that ends with it.
-async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    type Answer = (Option<io::Result<Vec<SocketAddr>>>, Option<Waker>);
-    let answer: Arc<Mutex<Answer>> = Arc::default();
-    let lock = |answer: &Mutex<Answer>, take: &mut dyn FnMut(&mut Answer)| {
-        take(&mut answer.lock().unwrap_or_else(PoisonError::into_inner));
-    };
-    thread::Builder::new().name("queen-resolve".into()).spawn({
-        let (host, answer) = (host.to_owned(), Arc::clone(&answer));
-        move || {
-            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            let mut found = Some(found);
-            let mut waker = None;
-            lock(&answer, &mut |(slot, waiting)| {
-                *slot = found.take();
-                waker = waiting.take();
-            });
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    })?;
-    std::future::poll_fn(|cx| {
-        let mut found = None;
-        lock(&answer, &mut |(slot, waiting)| {
-            found = slot.take();
-            *waiting = Some(cx.waker().clone());
-        });
-        found.map_or(Poll::Pending, Poll::Ready)
-    })
-    .await
-}
-
-/// What a future gives, or none when it takes too long.
-pub(super) async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    let mut deadline = Deadline::new();
-    deadline.set(Some(std::time::Instant::now() + patience));
-    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => deadline.poll(cx).map(|()| None),
-    })
-    .await
 }

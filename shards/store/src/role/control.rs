@@ -13,7 +13,7 @@ use std::{
 use queen_fabric::{
     port::{Port, Ticket},
     protocol::{
-        Control, ControlAsk,
+        Control, ControlAsk, Switch,
         store::{StoreAnswer, StoreProtocol},
     },
 };
@@ -80,6 +80,23 @@ impl KnownControl {
         if let Some(at) = self.watchers.iter().position(|&watcher| watcher == ticket) {
             self.watchers.swap_remove(at);
             port.answer(ticket, self.answer(false));
+        }
+    }
+
+    /// All of it; none while the database was never read.
+    pub(super) fn known(&self) -> Option<&Control> {
+        (self.version > 0).then_some(&*self.control)
+    }
+
+    /// Another broker has put a switch: that holds at once. The database has the last word, and is asked for it.
+    pub(super) fn heard(&mut self, switch: Switch, on: bool, database: &Database, port: &Port<StoreProtocol>) {
+        if self.version > 0 {
+            let mut control = Control::clone(&self.control);
+            control.set(switch, on);
+            if control != *self.control {
+                self.learn(control, port);
+                self.look_again(database);
+            }
         }
     }
 

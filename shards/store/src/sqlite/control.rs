@@ -1,21 +1,26 @@
 //! What operators have switched and granted.
 
-use queen_fabric::protocol::{Control, ControlAsk, Grant};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use queen_fabric::protocol::{Control, ControlAsk, Grant, Switch};
+use rusqlite::{Connection, Result, Row, params};
 
 use crate::{database::JobDone, limit};
 
 /// All of it.
 pub(super) fn load(connection: &Connection) -> Result<Control> {
-    let ephemeral: Option<bool> = connection
-        .prepare_cached("SELECT enabled FROM switch WHERE name = 'ephemeral'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let grants = connection
+    let mut control = Control::default();
+    let mut switches = connection.prepare_cached("SELECT name, enabled FROM switch")?;
+    let mut rows = switches.query([])?;
+    while let Some(row) = rows.next()? {
+        // One that is not known is a newer broker's.
+        if let Some(switch) = Switch::of_name(row.get_ref(0)?.as_str()?) {
+            control.set(switch, row.get(1)?);
+        }
+    }
+    control.grants = connection
         .prepare_cached("SELECT tenant_id, enabled, max_bytes, max_queues, max_msgs_per_sec FROM ephemeral_quota")?
         .query_map([], grant)?
         .collect::<Result<_>>()?;
-    Ok(Control { ephemeral_enabled: ephemeral.unwrap_or(true), grants })
+    Ok(control)
 }
 
 fn grant(row: &Row<'_>) -> Result<([u8; 16], Grant)> {
@@ -32,7 +37,7 @@ fn grant(row: &Row<'_>) -> Result<([u8; 16], Grant)> {
 pub(super) fn control(connection: &Connection, ask: &ControlAsk) -> Result<JobDone> {
     let changed = match ask {
         ControlAsk::Load => 0,
-        ControlAsk::SetEphemeral(enabled) => set_ephemeral(connection, *enabled)?,
+        ControlAsk::Set(switch, on) => set(connection, *switch, *on)?,
         ControlAsk::PutGrant(tenant, grant) => put_grant(connection, *tenant, grant)?,
         ControlAsk::RemoveGrant(tenant) => {
             connection.prepare_cached("DELETE FROM ephemeral_quota WHERE tenant_id = ?1")?.execute(params![tenant])?
@@ -41,15 +46,15 @@ pub(super) fn control(connection: &Connection, ask: &ControlAsk) -> Result<JobDo
     Ok(JobDone::Control { control: load(connection)?, changed: changed > 0 })
 }
 
-/// Where there is no row it is on: switching it on changes nothing then.
-fn set_ephemeral(connection: &Connection, enabled: bool) -> Result<usize> {
+/// Where there is no row it is at its default: putting it there changes nothing then.
+fn set(connection: &Connection, switch: Switch, on: bool) -> Result<usize> {
     connection
         .prepare_cached(
-            "INSERT INTO switch (name, enabled) SELECT 'ephemeral', ?1
-             WHERE NOT ?1 OR EXISTS (SELECT 1 FROM switch WHERE name = 'ephemeral')
+            "INSERT INTO switch (name, enabled) SELECT ?1, ?2
+             WHERE ?2 <> ?3 OR EXISTS (SELECT 1 FROM switch WHERE name = ?1)
              ON CONFLICT (name) DO UPDATE SET enabled = excluded.enabled WHERE enabled <> excluded.enabled",
         )?
-        .execute(params![enabled])
+        .execute(params![switch.name(), on, switch.default_on()])
 }
 
 fn put_grant(connection: &Connection, tenant: [u8; 16], grant: &Grant) -> Result<usize> {

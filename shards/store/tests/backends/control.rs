@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use queen_fabric::protocol::{
-    Control, ControlAsk, Grant,
+    Control, ControlAsk, Grant, Switch,
     store::{Declaration, StoreAnswer, StoreAsk},
 };
 use queen_fabric::rt;
@@ -42,10 +42,10 @@ fn write(config: &DatabaseConfig, dir: &Path, asks: Vec<ControlAsk>) {
 
 fn what_is_kept_is_there_at_the_next_boot(config: &DatabaseConfig, dir: &Path) {
     assert_eq!(open(config, dir).1, Some(Control::default()));
-    write(config, dir, vec![ControlAsk::SetEphemeral(false), ControlAsk::PutGrant(TENANT, GRANT)]);
-    let kept = Control { ephemeral_enabled: false, grants: [(TENANT, GRANT)].into() };
+    write(config, dir, vec![ControlAsk::Set(Switch::Ephemeral, false), ControlAsk::PutGrant(TENANT, GRANT)]);
+    let kept = Control { ephemeral_enabled: false, grants: [(TENANT, GRANT)].into(), ..Control::default() };
     assert_eq!(open(config, dir).1, Some(kept));
-    write(config, dir, vec![ControlAsk::SetEphemeral(true), ControlAsk::RemoveGrant(TENANT)]);
+    write(config, dir, vec![ControlAsk::Set(Switch::Ephemeral, true), ControlAsk::RemoveGrant(TENANT)]);
     assert_eq!(open(config, dir).1, Some(Control::default()));
 }
 
@@ -115,7 +115,8 @@ fn what_the_server_leaves_unanswered_is_given_up_and_the_rest_goes_on_when_it_sp
         while beside.sql(held) != "1" {
             rt::sleep(Duration::from_millis(20)).await;
         }
-        let asked = [control(ControlAsk::SetEphemeral(false)), control(ControlAsk::Load), control(ControlAsk::Load)];
+        let asked =
+            [control(ControlAsk::Set(Switch::Ephemeral, false)), control(ControlAsk::Load), control(ControlAsk::Load)];
         let declared = declare();
         for asked in asked {
             let answer = asked.await;
@@ -144,7 +145,7 @@ fn while_the_server_is_away_nothing_is_answered_as_kept_and_then_it_is_read() {
     write(&on_server(&database), Path::new("/nonexistent"), vec![ControlAsk::PutGrant(TENANT, GRANT)]);
     let_in(false);
     beside_the_role(&database, Duration::from_secs(3600), async move |store: Asker| {
-        for ask in [ControlAsk::SetEphemeral(false), ControlAsk::Load] {
+        for ask in [ControlAsk::Set(Switch::Ephemeral, false), ControlAsk::Load] {
             let answer = store.ask(StoreAsk::Control(Box::new(ask))).await;
             assert!(matches!(answer, StoreAnswer::Unavailable(_)), "{answer:?}");
         }
@@ -160,7 +161,7 @@ fn while_the_server_is_away_nothing_is_answered_as_kept_and_then_it_is_read() {
             other => panic!("{other:?}"),
         }
         // A write that was refused was not done.
-        let answer = store.ask(StoreAsk::Control(Box::new(ControlAsk::SetEphemeral(false)))).await;
+        let answer = store.ask(StoreAsk::Control(Box::new(ControlAsk::Set(Switch::Ephemeral, false)))).await;
         assert!(matches!(answer, StoreAnswer::Control { version: 2, changed: true, .. }), "{answer:?}");
     });
 }

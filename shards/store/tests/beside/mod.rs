@@ -55,7 +55,7 @@ pub fn beside<F: Future<Output = ()> + 'static>(
                 poll_fn(|cx| pump.poll_incoming(cx)).await;
             }
         });
-        let role = spawn_local(run(store, store_seed.open()));
+        let role = spawn_local(run(store, store_seed.open(), None));
         ask(Asker(asker)).await;
         pump.cancel().await;
         role.cancel().await;
@@ -75,6 +75,7 @@ pub fn config(database: DatabaseConfig) -> StoreConfig {
         recheck_max: Duration::from_secs(1),
         retention_interval: Duration::from_secs(60),
         reconcile_interval: Duration::from_secs(3600),
+        has_tenants: false,
         seed: 1,
     }
 }

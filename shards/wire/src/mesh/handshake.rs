@@ -50,6 +50,17 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// Bytes of a server's id, at most.
+pub const SERVER_ID_BYTES_MAX: usize = 128;
+
+/// Whether a text can be a server's id: printable ASCII but blanks, quotes and backslashes, so that it needs no escape
+/// wherever it is shown.
+#[must_use]
+pub fn is_server_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
+    (1..=SERVER_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)
+}
+
 /// Who this broker is, to its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -138,7 +149,8 @@ struct Hello {
 impl Hello {
     fn parse(payload: &[u8]) -> Result<Self, HandshakeError> {
         let hello: Self = serde_json::from_slice(payload).map_err(|_| HandshakeError::Malformed)?;
-        if hello.server_id.is_empty() || hello.nonce.is_empty() { Err(HandshakeError::Malformed) } else { Ok(hello) }
+        let is_whole = is_server_id(&hello.server_id) && !hello.nonce.is_empty();
+        if is_whole { Ok(hello) } else { Err(HandshakeError::Malformed) }
     }
 
     fn peer(self) -> PeerIdentity {
@@ -327,6 +339,9 @@ impl Dialer {
         }
         if challenge.server_id == self.own_id {
             return Err(HandshakeError::SameId);
+        }
+        if !is_server_id(&challenge.server_id) {
+            return Err(HandshakeError::Malformed);
         }
         let proof = Proof { mac: text(transcript.mac(&self.secret, "dialer")) };
         let peer = PeerIdentity { server_id: challenge.server_id, http_addr: None, epoch: None, places: false };

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// A tenant's UUID.
 type Tenant = [u8; 16];
 
+/// Places that one frame holds at most: with the longest names that there are, some 10 MiB.
+pub const PLACES_PER_FRAME: usize = 2_000;
+
 /// A partition of a queue that has something new.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -40,6 +43,14 @@ pub struct QueueName {
     /// Whose; `None` is everybody who has such a queue.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "uuid")]
     pub tenant: Option<Tenant>,
+}
+
+impl QueueName {
+    /// A tenant's queue.
+    #[must_use]
+    pub fn of(tenant: Tenant, queue: &str) -> Self {
+        Self { queue: queue.to_owned(), tenant: Some(tenant) }
+    }
 }
 
 /// What an older broker does to an ephemeral queue, and wants done here.

@@ -1,6 +1,6 @@
 //! What operators have switched and granted.
 
-use queen_fabric::protocol::{Control, ControlAsk, Grant};
+use queen_fabric::protocol::{Control, ControlAsk, Grant, Switch};
 use queen_store::{Job, JobDone};
 
 use crate::rig::Rig;
@@ -32,18 +32,32 @@ pub async fn where_nobody_said_anything_everything_is_on_and_nothing_granted(rig
 }
 
 pub async fn a_switch_stays_where_it_was_put(rig: &Rig) {
-    let off = Control { ephemeral_enabled: false, ..Control::default() };
-    for (enabled, expected) in
-        [(true, (Control::default(), false)), (false, (off.clone(), true)), (false, (off, false))]
-    {
-        assert_eq!(control(rig, ControlAsk::SetEphemeral(enabled)).await, expected);
-        assert_eq!(loaded(rig).await, expected.0);
+    for switch in Switch::ALL {
+        let default = switch.default_on();
+        let mut put = Control::default();
+        put.set(switch, !default);
+        for (on, expected) in
+            [(default, (Control::default(), false)), (!default, (put.clone(), true)), (!default, (put.clone(), false))]
+        {
+            assert_eq!(control(rig, ControlAsk::Set(switch, on)).await, expected, "{switch:?}");
+            assert_eq!(loaded(rig).await, expected.0, "{switch:?}");
+        }
+        for changed in [true, false] {
+            assert_eq!(control(rig, ControlAsk::Set(switch, default)).await, (Control::default(), changed));
+        }
+        assert!(control(rig, ControlAsk::Set(switch, !default)).await.1);
+        assert_eq!(loaded(rig).await, put);
+        control(rig, ControlAsk::Set(switch, default)).await;
     }
-    for changed in [true, false] {
-        assert_eq!(control(rig, ControlAsk::SetEphemeral(true)).await, (Control::default(), changed));
+}
+
+pub async fn switches_do_not_touch_each_other(rig: &Rig) {
+    let mut expected = Control::default();
+    for switch in Switch::ALL {
+        expected.set(switch, !switch.default_on());
+        assert_eq!(control(rig, ControlAsk::Set(switch, !switch.default_on())).await, (expected.clone(), true));
     }
-    assert!(control(rig, ControlAsk::SetEphemeral(false)).await.1);
-    assert!(!loaded(rig).await.ephemeral_enabled);
+    assert_eq!(loaded(rig).await, expected);
 }
 
 pub async fn grants_come_back_in_every_field_and_each_for_its_tenant(rig: &Rig) {
@@ -53,7 +67,7 @@ pub async fn grants_come_back_in_every_field_and_each_for_its_tenant(rig: &Rig) 
     assert_eq!(control(rig, ControlAsk::PutGrant(other, UNLIMITED)).await, (both.clone(), true));
     assert_eq!(loaded(rig).await, both);
     let switched = Control { ephemeral_enabled: false, ..both };
-    assert_eq!(control(rig, ControlAsk::SetEphemeral(false)).await, (switched.clone(), true));
+    assert_eq!(control(rig, ControlAsk::Set(Switch::Ephemeral, false)).await, (switched.clone(), true));
     assert_eq!(loaded(rig).await, switched);
 }
 
@@ -88,9 +102,9 @@ pub async fn what_an_operator_wrote_by_hand_is_read(rig: &Rig) {
     assert_eq!(loaded(rig).await, expected);
     rig.sql("UPDATE @switch SET enabled = true WHERE name = 'ephemeral'");
     expected.ephemeral_enabled = true;
-    assert_eq!(control(rig, ControlAsk::SetEphemeral(true)).await, (expected.clone(), false));
+    assert_eq!(control(rig, ControlAsk::Set(Switch::Ephemeral, true)).await, (expected.clone(), false));
     expected.ephemeral_enabled = false;
-    assert_eq!(control(rig, ControlAsk::SetEphemeral(false)).await, (expected.clone(), true));
+    assert_eq!(control(rig, ControlAsk::Set(Switch::Ephemeral, false)).await, (expected.clone(), true));
     assert_eq!(loaded(rig).await, expected);
     assert_eq!(rig.count("SELECT count(*) FROM @switch WHERE name = 'another'"), 1);
 }
