@@ -16,6 +16,7 @@ use queen_fabric::memory;
 
 use crate::checks::{self, CheckError};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::identity::{self, IdentityError};
 use crate::settings::{self, SettingError, Settings};
 use crate::signals::{self, Stop};
 use crate::{auth, cli, log};
@@ -52,6 +53,8 @@ pub struct Ready {
     pub data_dir: DataDir,
     /// The certificate of the HTTP port, if it speaks TLS; SIGHUP reads it again.
     pub tls: Option<Arc<Tls>>,
+    /// What this broker is called among others.
+    pub server_id: String,
     /// Set by the first SIGTERM or SIGINT.
     pub stop: Stop,
 }
@@ -65,6 +68,9 @@ pub enum BootError {
     /// The data directory cannot be had.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// This broker has no name.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -78,7 +84,7 @@ impl BootError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::DataDir(_) | Self::Tls(_) => Exit::Configuration,
+            Self::DataDir(_) | Self::Identity(_) | Self::Tls(_) => Exit::Configuration,
             Self::Check(_) | Self::Signals(_) => Exit::Failure,
         }
     }
@@ -157,6 +163,7 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
     let open_files = checks::raise_open_files();
     checks::io_uring()?;
     let data_dir = DataDir::open(&settings.process.data_dir)?;
+    let server_id = identity::server_id(settings.mesh.server_id.as_deref(), data_dir.path())?;
     let tls = load_tls(&settings)?.map(Arc::new);
     if let Some(tls) = &tls {
         tls.log_end();
@@ -166,7 +173,7 @@ fn prepare(settings: Settings) -> Result<Ready, BootError> {
         move || read_again(tls.clone())
     };
     let stop = signals::install(hang_up).map_err(BootError::Signals)?;
-    Ok(Ready { settings, open_files, data_dir, tls, stop })
+    Ok(Ready { settings, open_files, data_dir, tls, server_id, stop })
 }
 
 fn load_tls(settings: &Settings) -> Result<Option<Tls>, TlsError> {

@@ -8,6 +8,7 @@ mod boot;
 mod checks;
 mod cli;
 mod data_dir;
+mod identity;
 mod jwks;
 mod log;
 mod serve;

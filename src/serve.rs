@@ -3,17 +3,23 @@
 //! Called by `boot` once everything that had to be right is right. It plans the roles, opens the store, makes the lanes,
 //! starts one executor per core, and waits for them.
 
+mod mesh;
 mod roles;
 
 use std::{
+    cell::RefCell,
     collections::hash_map::RandomState,
+    future::poll_fn,
     hash::BuildHasher,
     io,
     net::SocketAddr,
+    pin::{Pin, pin},
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -23,12 +29,16 @@ use queen_ephemeral::EngineConfig;
 use queen_fabric::{
     memory::GiveBack,
     placement::{Available, Home, PlacementError, Roles},
-    port::{MeshOptions, PortSeed, mesh},
-    protocol::store::{Declaration, StoreProtocol},
+    port::{MeshOptions, PortSeed, mesh as lanes},
+    protocol::{
+        mesh::{MeshProtocol, ROLE_SEATS},
+        store::{Declaration, StoreProtocol},
+    },
     rt::{self, Executor, ExecutorError, JoinHandle, ReservedPort},
     slice,
 };
-use queen_store::{Store, StoreConfig, StoreError};
+use queen_mesh::MeshConfig;
+use queen_store::{DatabaseConfig, Store, StoreConfig, StoreError};
 
 use crate::{
     auth::{self, AuthError, Authentication},
@@ -66,6 +76,12 @@ enum ServeError {
         "PORT, QUEEN_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another that this machine has"
     )]
     Port { address: SocketAddr, source: io::Error },
+    #[error(
+        "QUEEN_MESH_PORT, QUEEN_MESH_BIND_ADDR: {address} cannot be listened on: {source}; stop what holds it, or name another that this machine has"
+    )]
+    MeshPort { address: SocketAddr, source: io::Error },
+    #[error("the mesh cannot listen: {0}")]
+    MeshListen(io::Error),
     #[error(transparent)]
     Executor(#[from] ExecutorError),
     #[error("the thread that gives memory back could not start: {0}")]
@@ -77,7 +93,7 @@ enum ServeError {
 impl ServeError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Placement(_) | Self::Port { .. } => Exit::Configuration,
+            Self::Placement(_) | Self::Port { .. } | Self::MeshPort { .. } => Exit::Configuration,
             // More connections were asked for than the open files carry: the setting is wrong.
             Self::Check(CheckError::OpenFiles { .. }) => Exit::Configuration,
             Self::Store(error) if error.is_configuration() => Exit::Configuration,
@@ -102,14 +118,24 @@ pub fn run(ready: Ready) -> Exit {
 }
 
 fn serve(ready: Ready) -> Result<(), ServeError> {
-    let Ready { settings, open_files, data_dir, tls, stop } = ready;
+    let Ready { settings, open_files, data_dir, tls, server_id, stop } = ready;
     let available = Available::of_this_thread().map_err(ServeError::Available)?;
     let cores = &settings.cores;
     let roles = Roles::plan(&available, cores.data.as_ref(), cores.mesh, cores.store)?;
     let shards = roles.data.len();
-    let executors = shards + usize::from(matches!(roles.store, Home::Own { .. }));
+    let own = |home: &&Home| matches!(home, Home::Own { .. });
+    let executors = shards + [roles.mesh, roles.store].iter().filter(own).count();
     let max_connections = checks::max_connections(open_files, executors, settings.http.max_connections)?;
-    let reserved = reserve(&settings)?;
+    let reserved = {
+        let address = SocketAddr::new(settings.listen.bind_addr, settings.listen.port);
+        reserve(address).map_err(|source| ServeError::Port { address, source })?
+    };
+    let mesh_alone = mesh::alone(&settings);
+    let mesh_address = SocketAddr::new(settings.mesh.bind_addr, settings.mesh.port);
+    let mesh_reserved = mesh_alone
+        .is_none()
+        .then(|| reserve(mesh_address).map_err(|source| ServeError::MeshPort { address: mesh_address, source }))
+        .transpose()?;
     let spin_us = cores.spin_us.unwrap_or(if available.parallelism() < SPIN_FROM_CPUS { 0 } else { SPIN_DEFAULT_US });
 
     let boot_epoch = boot_epoch();
@@ -125,12 +151,22 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let (store, declared) = Store::open(store_config(&settings), data_dir.path(), health)?;
     tracing::info!("connections: at most {max_connections}, of {} open files", open_files);
 
-    let mut store_lanes = mesh::<StoreProtocol>(shards + 1, MeshOptions::default());
-    let mut store_seat =
-        Some(StoreSeat { store, port: store_lanes.pop().expect("a lane for every shard and the store") });
+    let mesh_listen = mesh_reserved.as_ref().map_or(mesh_address, ReservedPort::address);
+    let mesh_config = mesh::config(&settings, server_id, boot_epoch, mesh_listen, reserved.address());
+    mesh::log(&settings, &mesh_config, matches!(settings.storage.config(), DatabaseConfig::Postgres(_)));
+    let mut mesh_lanes = lanes::<MeshProtocol>(shards + ROLE_SEATS, MeshOptions::default());
+    let mut mesh_seat = Some(MeshSeat {
+        config: mesh_config,
+        port: mesh_lanes.pop().expect("a lane for every shard and the roles"),
+        stop: stop.clone(),
+    });
+    let store_peers = mesh_lanes.pop().filter(|_| mesh_alone.is_none());
+    let mut store_lanes = lanes::<StoreProtocol>(shards + 1, MeshOptions::default());
+    let port = store_lanes.pop().expect("a lane for every shard and the store");
+    let mut store_seat = Some(StoreSeat { store, port, peers: store_peers });
     let mut declared = declared.map(|declared| by_owner(declared, shards));
     let engine = engine_config(&settings, boot_epoch);
-    let peers = mesh(shards, MeshOptions::default());
+    let peers = lanes(shards, MeshOptions::default());
     let start = Start {
         stop: stop.clone(),
         spin: Duration::from_micros(spin_us),
@@ -140,20 +176,27 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let _memory = GiveBack::start().map_err(ServeError::Memory)?;
     let mut running = Vec::with_capacity(executors);
     if let Home::Own { cpu } = roles.store {
-        running.extend(store_seat.take().map(|seat| start.store(cpu, seat)).transpose()?);
+        let seat = store_seat.take().map(|seat| move || seat.run());
+        running.extend(seat.map(|seat| start.role("queen-store", cpu, seat)).transpose()?);
     }
-    for (shard, (peers, store)) in peers.into_iter().zip(store_lanes).enumerate() {
+    if let Home::Own { cpu } = roles.mesh {
+        let seat = mesh_seat.take().map(|seat| move || seat.run());
+        running.extend(seat.map(|seat| start.role("queen-mesh", cpu, seat)).transpose()?);
+    }
+    let lives_in =
+        |home: Home, shard: usize| matches!(home, Home::InData { shard: host } if usize::from(host) == shard);
+    for (shard, ((peers, store), mesh)) in peers.into_iter().zip(store_lanes).zip(mesh_lanes).enumerate() {
         let declared = declared.as_mut().map(|declared| std::mem::take(&mut declared[shard]));
-        let seed = ShardSeed { node: Arc::clone(&node), engine, peers, store, declared };
-        let guest = match roles.store {
-            Home::InData { shard: host } if usize::from(host) == shard => store_seat.take(),
-            _ => None,
+        let seed = ShardSeed { node: Arc::clone(&node), engine, peers, store, mesh, declared };
+        let guests = Guests {
+            store: store_seat.take_if(|_| lives_in(roles.store, shard)),
+            mesh: mesh_seat.take_if(|_| lives_in(roles.mesh, shard)),
         };
-        running.push(start.data(shard, roles.data[shard], seed, guest)?);
+        running.push(start.data(shard, roles.data[shard], seed, guests)?);
     }
     let outcome = join(running);
-    // The port stays ours until the last listener is gone.
-    drop(reserved);
+    // The ports stay ours until the last listener is gone.
+    drop((reserved, mesh_reserved));
     outcome
 }
 
@@ -173,10 +216,37 @@ fn join(running: Vec<JoinHandle<Result<(), ServeError>>>) -> Result<(), ServeErr
     outcome
 }
 
-/// The store and its end of the lanes, on their way to an executor.
+/// The store and its ends of the lanes, on their way to an executor.
 struct StoreSeat {
     store: Store,
     port: PortSeed<StoreProtocol>,
+    peers: Option<PortSeed<MeshProtocol>>,
+}
+
+impl StoreSeat {
+    async fn run(self) -> Result<(), ServeError> {
+        queen_store::run(self.store, self.port.open(), self.peers.map(PortSeed::open)).await;
+        Ok(())
+    }
+}
+
+/// The mesh and its end of the lanes, on their way to an executor.
+struct MeshSeat {
+    config: MeshConfig,
+    port: PortSeed<MeshProtocol>,
+    stop: Stop,
+}
+
+impl MeshSeat {
+    async fn run(self) -> Result<(), ServeError> {
+        queen_mesh::run(self.config, self.port.open(), self.stop.wait()).await.map_err(ServeError::MeshListen)
+    }
+}
+
+/// The roles that live in a data shard's executor.
+struct Guests {
+    store: Option<StoreSeat>,
+    mesh: Option<MeshSeat>,
 }
 
 /// What every executor is started with.
@@ -192,45 +262,60 @@ impl Start {
         shard: usize,
         cpu: usize,
         seed: ShardSeed,
-        guest: Option<StoreSeat>,
+        guests: Guests,
     ) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
         let end = EndWithOne(self.stop.clone());
-        let stop = self.stop.wait();
+        let (stop, stop_all) = (self.stop.wait(), self.stop.clone());
         let listening = Arc::clone(&self.listening);
         let running = Executor::spawn(&format!("queen-data-{shard}"), Some(cpu), self.spin, move || async move {
             let _end = end;
-            let _store = guest.map(|seat| {
-                let port = seat.port.open();
-                rt::spawn_local(queen_store::run(seat.store, port))
-            });
+            let failed = Rc::new(RefCell::new(Ok(())));
+            let guest = |role: Pin<Box<dyn Future<Output = Result<(), ServeError>>>>| {
+                let (failed, stop_all) = (Rc::clone(&failed), stop_all.clone());
+                rt::spawn_local(async move {
+                    let ended = role.await;
+                    *failed.borrow_mut() = ended;
+                    stop_all.set();
+                })
+            };
+            let _store = guests.store.map(|seat| guest(Box::pin(seat.run())));
+            let _mesh = guests.mesh.map(|seat| guest(Box::pin(seat.run())));
             let served = queen_data::run(seed, stop, || listening.one_more()).await;
-            served.map_err(|source| ServeError::Listen { shard, source })
+            served.map_err(|source| ServeError::Listen { shard, source })?;
+            failed.replace(Ok(()))
         })?;
         Ok(running)
     }
 
-    /// The store on a core of its own: it stays until the last data shard is done with it.
-    fn store(&self, cpu: usize, seat: StoreSeat) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
+    /// A role on a core of its own: it stays until the last data shard is done with it.
+    fn role<F: Future<Output = Result<(), ServeError>> + 'static>(
+        &self,
+        name: &str,
+        cpu: usize,
+        run: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
         let end = EndWithOne(self.stop.clone());
         let stop = self.stop.wait();
-        let listening = Arc::clone(&self.listening);
-        let running = Executor::spawn("queen-store", Some(cpu), self.spin, move || async move {
+        let listening = Arc::downgrade(&self.listening);
+        let running = Executor::spawn(name, Some(cpu), self.spin, move || async move {
             let _end = end;
-            let store = rt::spawn_local(queen_store::run(seat.store, seat.port.open()));
-            stop.await;
-            // A data shard holds the listening flag for as long as it runs.
-            while Arc::strong_count(&listening) > STORE_AND_STARTER {
-                rt::sleep(Duration::from_millis(5)).await;
-            }
-            store.cancel().await;
-            Ok(())
+            let mut role = pin!(run());
+            let mut over = pin!(async move {
+                stop.await;
+                // A data shard holds it for as long as it runs, and so does who started them.
+                while listening.strong_count() > 1 {
+                    rt::sleep(Duration::from_millis(5)).await;
+                }
+            });
+            poll_fn(|cx| match role.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(outcome),
+                Poll::Pending => over.as_mut().poll(cx).map(Ok),
+            })
+            .await
         })?;
         Ok(running)
     }
 }
-
-/// Owners of [`Listening`] besides the data shards: the starter and the store's executor.
-const STORE_AND_STARTER: usize = 2;
 
 /// Counts the shards that do not listen yet; the last one says where the node can be reached.
 struct Listening {
@@ -255,17 +340,16 @@ impl Drop for EndWithOne {
     }
 }
 
-/// Makes sure that the port is ours. One that is taken is tried for again for a little while: it may be the last
+/// Makes sure that a port is ours. One that is taken is tried for again for a little while: it may be the last
 /// process's, whose sockets the kernel closes a moment after it was killed.
-fn reserve(settings: &Settings) -> Result<ReservedPort, ServeError> {
-    let address = SocketAddr::new(settings.listen.bind_addr, settings.listen.port);
+fn reserve(address: SocketAddr) -> io::Result<ReservedPort> {
     let give_up = Instant::now() + PORT_PATIENCE;
     loop {
         match rt::reserve_port(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
                 thread::sleep(PORT_RETRY);
             }
-            outcome => return outcome.map_err(|source| ServeError::Port { address, source }),
+            outcome => return outcome,
         }
     }
 }
@@ -334,6 +418,7 @@ fn store_config(settings: &Settings) -> StoreConfig {
         recheck_max: Duration::from_millis(storage.pop_wait_max_interval_ms),
         retention_interval: Duration::from_millis(storage.retention_interval_ms),
         reconcile_interval: Duration::from_millis(storage.cache_refresh_interval_ms),
+        has_tenants: settings.http.tenancy_header,
         seed: RandomState::new().hash_one("store"),
     }
 }

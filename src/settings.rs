@@ -6,6 +6,7 @@
 
 pub mod jwt;
 mod kind;
+mod mesh;
 mod render;
 mod storage;
 mod table;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use queen_fabric::placement::CpuList;
 
 use jwt::Jwt;
+pub use mesh::Mesh;
 pub use render::{effective, help, markdown, non_default};
 pub use storage::Storage;
 pub use unknown::unknown_names;
@@ -37,6 +39,8 @@ pub struct Settings {
     pub storage: Storage,
     /// Limits and defaults of ephemeral queues.
     pub ephemeral: Ephemeral,
+    /// The other brokers.
+    pub mesh: Mesh,
     /// Who may do what.
     pub jwt: Jwt,
     /// What is logged, and how.
@@ -227,6 +231,7 @@ impl Settings {
             process: Process::default(),
             storage: Storage::default(),
             ephemeral: Ephemeral::default(),
+            mesh: Mesh::default(),
             jwt: Jwt::default(),
             log: Log::default(),
         };
@@ -301,6 +306,21 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
         "QUEEN_EPHEMERAL_RATE",
         ephemeral.rate,
     );
+    let mesh = &settings.mesh;
+    for (name, value) in [
+        ("QUEEN_SYNC_DEAD_THRESHOLD_MS", mesh.dead_threshold_ms),
+        ("QUEEN_EPHEMERAL_MEMBER_TTL_MS", ephemeral.member_ttl_ms),
+    ] {
+        // A peer that is well is heard of once an interval.
+        must(
+            value >= mesh.heartbeat_ms.saturating_mul(2),
+            name,
+            value.to_string(),
+            "at least twice",
+            "QUEEN_SYNC_HEARTBEAT_MS",
+            mesh.heartbeat_ms,
+        );
+    }
     let half = match (&settings.listen.tls_certificate, &settings.listen.tls_key) {
         (Some(set), None) => Some(("QUEEN_TLS_CERT", set, "QUEEN_TLS_KEY")),
         (None, Some(set)) => Some(("QUEEN_TLS_KEY", set, "QUEEN_TLS_CERT")),

@@ -10,7 +10,7 @@ pub(super) fn lines(roles: &Roles, shards: usize) -> Vec<RoleLine> {
         cpu: Some(cpu),
         owns: format!("slice {} of {shards} of the ephemeral queues, and the connections it accepts", shard + 1),
     });
-    let mesh = role("mesh", roles, roles.mesh, "nothing while the node is alone");
+    let mesh = role("mesh", roles, roles.mesh, "connections to the other brokers, of which there may be none");
     let store = role("store", roles, roles.store, "durable queues and declarations");
     data.chain([mesh, store]).collect()
 }

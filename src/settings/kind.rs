@@ -6,11 +6,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use queen_fabric::placement::CpuList;
+use queen_mesh::{PEERS_MAX, parse_peers};
 use queen_store::SslMode;
 use tracing_subscriber::EnvFilter;
 use ureq::http::Uri;
 
 use super::jwt::{self, PublicKeySource};
+use super::mesh;
 use super::storage::{self, Secret};
 use super::{LogLevel, Settings};
 
@@ -45,6 +47,12 @@ pub(super) enum Kind {
     OptionalBoolean(Field<Option<bool>>),
     /// An address to bind.
     Address(Field<IpAddr>),
+    /// The name or address of a host.
+    Host(Field<Option<String>>),
+    /// A list of peers, read tolerantly: what is checked is how many there are.
+    Peers(Field<Option<String>>),
+    /// The id of a server.
+    ServerId(Field<Option<String>>),
     /// A directory, made when it is missing.
     Directory(Field<PathBuf>),
     /// One core.
@@ -83,6 +91,11 @@ impl Kind {
             Self::Port(_) => format!("a whole number from 0 to {}", u16::MAX),
             Self::Boolean(_) | Self::OptionalBoolean(_) => "one of true, false, 1, 0, yes, no, on, off".into(),
             Self::Address(_) => "an IPv4 or IPv6 address such as 0.0.0.0 or ::".into(),
+            Self::Host(_) => "the name or address of a host, such as queen-1.internal or 10.0.0.7".into(),
+            Self::Peers(_) => {
+                format!("at most {PEERS_MAX} hosts such as queen-1 or queen-1:6633, with commas between them")
+            }
+            Self::ServerId(_) => mesh::right_server_id(),
             Self::Directory(_) => "a path in UTF-8".into(),
             Self::Cpu(_) => format!("the number of a core, from 0 to {}", CpuList::CPU_MAX),
             Self::Cpus(_) => "a list of cores such as 0-3,6".into(),
@@ -140,6 +153,12 @@ impl Kind {
             Self::Boolean(field) => *(field.get_mut)(settings) = boolean(text)?,
             Self::OptionalBoolean(field) => *(field.get_mut)(settings) = Some(boolean(text)?),
             Self::Address(field) => *(field.get_mut)(settings) = text.parse().ok()?,
+            Self::Host(field) => *(field.get_mut)(settings) = Some(mesh::host(text)?),
+            Self::Peers(field) => {
+                parse_peers(utf8(text)?, 1).ok()?;
+                *(field.get_mut)(settings) = Some(text.to_owned());
+            }
+            Self::ServerId(field) => *(field.get_mut)(settings) = Some(mesh::server_id(text)?),
             Self::Directory(field) => *(field.get_mut)(settings) = directory(text)?,
             Self::Cpu(field) => {
                 let cpu = integer(text, 0, CpuList::CPU_MAX as u64)?;
@@ -181,7 +200,11 @@ impl Kind {
             Self::Cpu(field) => (field.get)(settings).map(|cpu| cpu.to_string()),
             Self::Cpus(field) => (field.get)(settings).as_ref().map(ToString::to_string),
             Self::Level(field) => Some((field.get)(settings).to_string()),
-            Self::Filter(field) | Self::Text(field) => (field.get)(settings).clone(),
+            Self::Filter(field)
+            | Self::Text(field)
+            | Self::Host(field)
+            | Self::Peers(field)
+            | Self::ServerId(field) => (field.get)(settings).clone(),
             Self::Secret(field) | Self::PostgresUrl(field) => (field.get)(settings).as_ref().map(ToString::to_string),
             Self::Encryption(field) => Some((field.get)(settings).to_string()),
             Self::WebUrl(field) => (field.get)(settings).as_ref().map(jwt::shown_url),

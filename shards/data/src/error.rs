@@ -63,6 +63,8 @@ pub enum Code {
     EphemeralUnavailable,
     /// An operator has switched ephemeral queues off.
     EphemeralDisabled,
+    /// An operator has switched push maintenance on.
+    Maintenance,
     /// The keys that tokens are signed with cannot be fetched.
     AuthUnavailable,
     /// The store of the durable queues cannot be reached.
@@ -100,6 +102,7 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::NoReply, 504, "no_reply", None),
     (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
     (Code::EphemeralDisabled, 503, "ephemeral_disabled", Some(5)),
+    (Code::Maintenance, 503, "maintenance", Some(5)),
     (Code::AuthUnavailable, 503, "auth_unavailable", Some(1)),
     (Code::StoreUnavailable, 503, "store_unavailable", Some(1)),
     (Code::Overloaded, 503, "overloaded", Some(1)),
@@ -174,6 +177,13 @@ impl ApiError {
         let message =
             "An operator has switched ephemeral queues off (POST /api/v1/system/ephemeral); what they hold is kept";
         Self::new(Code::EphemeralDisabled, message)
+    }
+
+    /// Durable pushes are switched off.
+    pub(crate) fn maintenance() -> Self {
+        let message =
+            "An operator has switched push maintenance on (POST /api/v1/system/maintenance); nothing was pushed";
+        Self::new(Code::Maintenance, message)
     }
 
     pub(crate) fn no_reply() -> Self {

@@ -78,6 +78,16 @@ impl Grants {
         self.control.borrow().ephemeral_enabled
     }
 
+    /// Whether durable pushes are refused.
+    pub(crate) fn is_push_maintenance(&self) -> bool {
+        self.control.borrow().push_maintenance
+    }
+
+    /// Whether durable pops get nothing.
+    pub(crate) fn is_pop_maintenance(&self) -> bool {
+        self.control.borrow().pop_maintenance
+    }
+
     fn grant_of(&self, tenant: TenantId) -> Option<Grant> {
         self.control.borrow().grants.get(&tenant.0).copied()
     }

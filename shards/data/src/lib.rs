@@ -21,6 +21,7 @@ mod ephemeral;
 mod error;
 mod grants;
 mod listener;
+mod mesh;
 mod node;
 mod observe;
 mod outlet;

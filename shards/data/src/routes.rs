@@ -139,6 +139,13 @@ routes! {
     Quota "quota" Read ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
     PutQuota "quota_put" Put ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
     DeleteQuota "quota_delete" Delete ["/api/v1/system/ephemeral/quota/:tenant"] Admin System;
+    Maintenance "maintenance" Read ["/api/v1/system/maintenance"] Admin System;
+    SwitchMaintenance "maintenance_switch" Post ["/api/v1/system/maintenance"] Admin System;
+    PopMaintenance "pop_maintenance" Read ["/api/v1/system/maintenance/pop"] Admin System;
+    SwitchPopMaintenance "pop_maintenance_switch" Post ["/api/v1/system/maintenance/pop"] Admin System;
+    SharedState "shared_state" Read ["/api/v1/system/shared-state"] Admin System;
+    MeshStats "mesh_stats" Read
+        ["/internal/api/shared-state/stats", "/internal/api/inter-instance/stats"] Admin System;
     Health "health" Read ["/health"] Open Node;
     Status "status" Read ["/status"] Read Node;
     Metrics "metrics" Read ["/metrics"] Read Node;
@@ -238,6 +245,7 @@ fn find(path: &str) -> Found<'_> {
         "/metrics" => Route::Metrics,
         "/metrics/prometheus" => Route::Prometheus,
         "/auth/me" => Route::WhoAmI,
+        "/internal/api/shared-state/stats" | "/internal/api/inter-instance/stats" => Route::MeshStats,
         _ => return None,
     };
     Some((route, [None, None]))
@@ -279,6 +287,9 @@ fn find_durable(path: &str) -> Found<'_> {
         "resources/partitions" => Route::Partitions,
         "system/ephemeral" => Route::EphemeralState,
         "system/ephemeral/quota" => Route::Quotas,
+        "system/maintenance" => Route::Maintenance,
+        "system/maintenance/pop" => Route::PopMaintenance,
+        "system/shared-state" => Route::SharedState,
         _ => return find_by_name(path),
     };
     Some((route, [None, None]))

@@ -13,7 +13,10 @@ use queen_ephemeral::{Engine, EngineConfig, Millis};
 use queen_fabric::{
     ShardId,
     port::{Port, PortSeed},
-    protocol::store::{Declaration, StoreProtocol},
+    protocol::{
+        mesh::MeshProtocol,
+        store::{Declaration, StoreProtocol},
+    },
     rt,
 };
 use queen_wire::http::Limits;
@@ -26,6 +29,7 @@ use crate::{
     ephemeral::declare::Declarations,
     grants::Grants,
     listener,
+    mesh::MeshLane,
     node::Node,
     observe::Metrics,
     outlet::Outlet,
@@ -64,6 +68,8 @@ pub struct ShardSeed {
     pub peers: PortSeed<DataProtocol>,
     /// The lane to the store.
     pub store: PortSeed<StoreProtocol>,
+    /// The lane to the mesh.
+    pub mesh: PortSeed<MeshProtocol>,
     /// Declarations that the store holds for this shard's slice; `None` when it could not be read yet: then the shard
     /// asks for them, and its queues run on defaults until they come.
     pub declared: Option<Vec<Declaration>>,
@@ -79,6 +85,7 @@ pub(crate) struct Shard {
     pub(crate) outlet: Outlet,
     pub(crate) peers: Port<DataProtocol>,
     pub(crate) store: StoreLane,
+    pub(crate) mesh: MeshLane,
     pub(crate) declarations: Declarations,
     pub(crate) grants: Grants,
     /// Judges tokens, where they are asked for.
@@ -116,6 +123,7 @@ impl Shard {
             engine: RefCell::new(Engine::new(seed.engine)),
             outlet: Outlet::new(node.boot_epoch, peers.clone()),
             store: StoreLane::new(seed.store.open()),
+            mesh: MeshLane::new(seed.mesh.open()),
             declarations: Declarations::new(),
             grants: Grants::new(),
             authenticator: RefCell::new(node.auth.as_ref().map(Auth::authenticator)),
@@ -174,6 +182,8 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
     rt::spawn_local(timers::run_sweep(Rc::clone(&shard))).detach();
     rt::spawn_local(Rc::clone(&shard).run_declarations()).detach();
     rt::spawn_local(Rc::clone(&shard).follow_control()).detach();
+    rt::spawn_local(Rc::clone(&shard).listen_to_mesh()).detach();
+    rt::spawn_local(Rc::clone(&shard).follow_members()).detach();
     let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
     listening();
     stop.await;

@@ -64,6 +64,12 @@ impl StoreLane {
         }
     }
 
+    /// What the role knows now of what is switched and granted.
+    pub(crate) fn control_now(&self) -> Result<Asked<StoreProtocol>, ApiError> {
+        // No version is this one: it is answered at once.
+        self.ask(StoreAsk::WatchControl { seen: u64::MAX })
+    }
+
     /// Counters in which what is unanswered is what clients wait for.
     pub(crate) fn counters(&self) -> PortCounters {
         let counters = self.port.counters();

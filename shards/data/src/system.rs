@@ -1,12 +1,13 @@
-//! What is about the caller and about all tenants: `/auth/me`, the switch of ephemeral queues, tenants' grants.
+//! What is about the caller and about all tenants: `/auth/me`, the switches of operators, tenants' grants.
 
 use std::rc::Rc;
 
 use queen_ephemeral::TenantId;
 use queen_fabric::{
+    port::Asked,
     protocol::{
-        control::{Control, ControlAsk, Grant},
-        store::{StoreAnswer, StoreAsk},
+        control::{Control, ControlAsk, Grant, Switch},
+        store::{StoreAnswer, StoreAsk, StoreProtocol},
     },
     rt,
 };
@@ -53,12 +54,7 @@ impl Shard {
     /// Reads or sets whether ephemeral queues are served, by all brokers on the store.
     pub(crate) fn switch_ephemeral(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
         let ask = match call.frame.route {
-            Route::SwitchEphemeral => {
-                let enabled = parse_switch(call.request.body, self.node.config.json_depth_max)
-                    .map_err(|error| ApiError::bad_request(&error))?;
-                tracing::info!(enabled, by = call.subject(), "an operator switches ephemeral queues");
-                ControlAsk::Set(Switch::Ephemeral, enabled)
-            }
+            Route::SwitchEphemeral => self.put_switch(call, Switch::Ephemeral)?,
             _ => ControlAsk::Load,
         };
         self.ask_control(call, ask, |control, _| {
@@ -122,6 +118,16 @@ impl Shard {
         render: impl FnOnce(&Control, bool) -> Reply + 'static,
     ) -> Result<Handled, ApiError> {
         let asked = self.store.ask(StoreAsk::Control(Box::new(ask)))?;
+        Ok(self.with_control(call, asked, render))
+    }
+
+    /// Answers with what `render` makes of the answer to a question about control.
+    fn with_control(
+        self: &Rc<Self>,
+        call: &Call<'_>,
+        asked: Asked<StoreProtocol>,
+        render: impl FnOnce(&Control, bool) -> Reply + 'static,
+    ) -> Handled {
         let (promise, promised) = promise();
         rt::spawn_local(async move {
             promise.keep(match asked.await.answer {
@@ -134,8 +140,80 @@ impl Shard {
             });
         })
         .detach();
-        Ok(call.later(Operation::Promised(promised)))
+        call.later(Operation::Promised(promised))
     }
+
+    /// Reads or puts the switch that refuses durable pushes.
+    pub(crate) fn maintenance(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        if call.frame.route == Route::Maintenance {
+            let healthy = self.node.is_store_connected();
+            let asked = self.store.control_now()?;
+            return Ok(self.with_control(call, asked, move |control, _| {
+                let text = format!(
+                    "{{\"maintenanceMode\":{},\"popMaintenanceMode\":{},{},\"bufferStats\":{{\"pendingCount\":0,\
+                     \"failedCount\":0,\"dbHealthy\":{healthy},\"failedFiles\":{{\"count\":0,\"totalBytes\":0,\"totalMB\":0,\
+                     \"failoverCount\":0,\"qos0Count\":0}}}}}}",
+                    control.push_maintenance, control.pop_maintenance, NO_SPOOL
+                );
+                Reply::json(200, text.into_bytes())
+            }));
+        }
+        let ask = self.put_switch(call, Switch::PushMaintenance)?;
+        self.ask_control(call, ask, |control, _| {
+            let on = control.push_maintenance;
+            let message = if on {
+                "Push maintenance is on: durable pushes are answered 503 until it is off"
+            } else {
+                "Push maintenance is off: durable pushes are taken"
+            };
+            Reply::json(200, format!("{{\"maintenanceMode\":{on},{NO_SPOOL},\"message\":\"{message}\"}}").into_bytes())
+        })
+    }
+
+    /// Reads or puts the switch that has durable pops get nothing.
+    pub(crate) fn pop_maintenance(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        let render = |control: &Control, _| {
+            let on = control.pop_maintenance;
+            let message = if on {
+                "Pop maintenance is on: durable pops get nothing until it is off"
+            } else {
+                "Pop maintenance is off: durable pops get messages"
+            };
+            Reply::json(200, format!("{{\"popMaintenanceMode\":{on},\"message\":\"{message}\"}}").into_bytes())
+        };
+        if call.frame.route == Route::PopMaintenance {
+            let asked = self.store.control_now()?;
+            return Ok(self.with_control(call, asked, render));
+        }
+        let ask = self.put_switch(call, Switch::PopMaintenance)?;
+        self.ask_control(call, ask, render)
+    }
+
+    /// What older brokers say of the state that they share. The mesh has a page of its own.
+    pub(crate) fn shared_state(self: &Rc<Self>, call: &Call<'_>) -> Result<Handled, ApiError> {
+        let asked = self.store.control_now()?;
+        Ok(self.with_control(call, asked, |control, _| {
+            let text =
+                format!("{{\"enabled\":false,\"reason\":\"single_node_segments_broker\",{}}}", switches_json(control));
+            Reply::json(200, text.into_bytes())
+        }))
+    }
+
+    /// The switch that a body asks for.
+    fn put_switch(&self, call: &Call<'_>, switch: Switch) -> Result<ControlAsk, ApiError> {
+        let on = parse_switch(call.request.body, self.node.config.json_depth_max)
+            .map_err(|error| ApiError::bad_request(&error))?;
+        tracing::info!(switch = switch.name(), on, by = call.subject(), "an operator puts a switch");
+        Ok(ControlAsk::Set(switch, on))
+    }
+}
+
+/// What is said of the spool, as long as there is none.
+const NO_SPOOL: &str = "\"bufferedMessages\":0,\"bufferHealthy\":true";
+
+/// The maintenance switches as members of an answer.
+pub(crate) fn switches_json(control: &Control) -> String {
+    format!("\"maintenance_mode\":{},\"pop_maintenance_mode\":{}", control.push_maintenance, control.pop_maintenance)
 }
 
 impl Call<'_> {

@@ -125,10 +125,15 @@ fn refused(sentence: &str) -> Reply {
 }
 
 impl PopPlan {
-    /// 200 with messages, 204 without, but for a group that conflates.
+    /// 200 with messages, 204 without, but for a group that conflates, and who asks for one while pops are paused.
     pub(super) fn write(&self, popped: &Popped, shard: &Shard, frame: &Frame, out: &mut Out) {
+        if popped.paused && self.conflates {
+            return out.with_body(frame, 200, |body| {
+                body.extend_from_slice(br#"{"messages":[],"paused":true,"conflation":true}"#);
+            });
+        }
         let conflates = self.conflates || popped.conflation != Conflation::No;
-        if popped.runs.is_empty() && !conflates {
+        if popped.runs.is_empty() && (popped.paused || !conflates) {
             return out.no_content(frame);
         }
         let mut count = 0;

@@ -53,6 +53,9 @@ impl Shard {
             out.with_body(&call.frame, 201, |body| body.extend_from_slice(b"[]"));
             return Ok(Handled::Done);
         }
+        if self.grants.is_push_maintenance() {
+            return Err(ApiError::maintenance());
+        }
         let (request, plan) = plan(call.log_tenant(), body, &items);
         self.serve_stored(call, Request::Push(request), Plan::Push(plan))
     }

@@ -43,6 +43,6 @@ impl Shard {
 }
 
 /// Refuses an inbox where a queue is named.
-fn not_reserved(queue: &str) -> Result<(), ApiError> {
+pub(crate) fn not_reserved(queue: &str) -> Result<(), ApiError> {
     if inbox::is_inbox(queue) { Err(ApiError::reserved_name(queue)) } else { Ok(()) }
 }

@@ -4,18 +4,20 @@ use std::fmt::Write;
 
 use queen_wire::response::append_json_string;
 
+use queen_fabric::{members::Member, protocol::mesh::Report};
+
 use super::{ENGINE, Observation, process};
 use crate::node::{Node, RoleLine};
 
 /// `/status`: who runs where, and what it holds.
-pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
+pub(super) fn status(node: &Node, shards: &[Observation], mesh: &Report) -> Vec<u8> {
     let mut out = String::with_capacity(1024);
     let sum = |of: fn(&Observation) -> u64| shards.iter().map(of).sum::<u64>();
     let _ = write!(
         out,
         "{{\"status\":\"ok\",\"engine\":{},\"version\":{},\"bootEpoch\":\"{:016x}\",\"uptimeSeconds\":{},\
          \"connections\":{},\"parked\":{},\"openRequests\":{},\"ephemeral\":{{\"queues\":{},\"messages\":{},\"bytes\":{},\
-         \"memoryBytes\":{},\"maxBytes\":{},\"enabled\":{}}},\"shards\":[",
+         \"memoryBytes\":{},\"maxBytes\":{},\"enabled\":{}}},",
         quoted(ENGINE),
         quoted(node.version),
         node.boot_epoch,
@@ -30,6 +32,8 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
         node.config.ephemeral_max_bytes,
         shards.iter().all(|shard| shard.ephemeral_enabled),
     );
+    append_mesh(&mut out, mesh);
+    out.push_str(",\"shards\":[");
     for (index, role) in node.roles.iter().enumerate() {
         if index > 0 {
             out.push(',');
@@ -40,6 +44,28 @@ pub(super) fn status(node: &Node, shards: &[Observation]) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// Who this node is among others.
+fn append_mesh(out: &mut String, mesh: &Report) {
+    let members = &mesh.members;
+    let member = |member: &Member| {
+        let (id, http_addr, epoch) = (quoted(&member.id), quoted(&member.http_addr), member.epoch);
+        format!("{{\"id\":{id},\"httpAddr\":{http_addr},\"epoch\":\"{epoch:016x}\"}}")
+    };
+    let listed: Vec<_> = members.members.iter().map(member).collect();
+    let _ = write!(
+        out,
+        "\"mesh\":{{\"serverId\":{},\"peers\":{},\"connected\":{},\"authenticated\":{},\"starting\":{},\
+         \"membersVersion\":{},\"members\":[{}]}}",
+        quoted(&members.me),
+        mesh.peers.len(),
+        mesh.peers.iter().filter(|peer| peer.is_connected).count(),
+        mesh.has_secret,
+        members.is_starting,
+        members.version,
+        listed.join(","),
+    );
+}
+
 fn append_role(out: &mut String, index: usize, role: &RoleLine, shard: Option<&Observation>) {
     let cpu = role.cpu.map_or_else(|| "null".to_owned(), |cpu| cpu.to_string());
     let _ = write!(out, "{{\"role\":\"{}\",\"cpu\":{cpu},\"owns\":{}", role.role, quoted(&role.owns));
@@ -48,7 +74,7 @@ fn append_role(out: &mut String, index: usize, role: &RoleLine, shard: Option<&O
         let _ = write!(
             out,
             ",\"shard\":{index},\"connections\":{},\"parked\":{},\"requests\":{},\"queues\":{},\"messages\":{},\
-             \"bytes\":{},\"memoryBytes\":{},\"stalls\":{},\"sleeps\":{},\"foreignWakes\":{},\"creditsRefused\":{}",
+             \"bytes\":{},\"memoryBytes\":{},\"stalls\":{},\"sleeps\":{},\"foreignWakes\":{},\"creditsRefused\":{},\"membersVersion\":{}",
             shard.connections,
             engine.parked,
             shard.counters.requests,
@@ -60,6 +86,7 @@ fn append_role(out: &mut String, index: usize, role: &RoleLine, shard: Option<&O
             shard.lanes.sleeps,
             shard.lanes.wakes_sent,
             shard.lanes.peers.iter().map(|peer| peer.credits_refused).sum::<u64>(),
+            shard.members_version,
         );
     }
     out.push('}');
@@ -96,7 +123,8 @@ pub(super) fn metrics(node: &Node, shards: &[Observation]) -> Vec<u8> {
     .into_bytes()
 }
 
-fn quoted(text: &str) -> String {
+/// A text as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
     append_json_string(&mut out, text);
     String::from_utf8(out).expect("a JSON string of a string is text")

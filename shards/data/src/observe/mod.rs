@@ -14,8 +14,8 @@ use queen_ephemeral::Stats;
 use queen_fabric::{ShardId, port::PortCounters, rt};
 use queen_wire::response::{ContentType, append_json_string};
 
-pub(crate) use self::metrics::Metrics;
 use self::metrics::{Counters, RouteTimes};
+pub(crate) use self::{json::quoted, metrics::Metrics};
 use crate::{
     connection::{Operation, Out},
     dispatch::{Call, Handled},
@@ -38,6 +38,10 @@ pub struct Observation {
     /// Requests that were refused, by code in the codes' order.
     pub(crate) refused: [u64; Code::COUNT],
     pub(crate) ephemeral_enabled: bool,
+    /// Push maintenance and pop maintenance.
+    pub(crate) maintenance: [bool; 2],
+    /// Of the members that it goes by.
+    pub(crate) members_version: u64,
     pub(crate) routes: Vec<RouteTimes>,
     pub(crate) engine: Stats,
     pub(crate) lanes: PortCounters,
@@ -53,6 +57,8 @@ impl Shard {
             counters: self.metrics.counters(),
             refused: self.out.borrow().refused(),
             ephemeral_enabled: self.grants.is_ephemeral_enabled(),
+            maintenance: [self.grants.is_push_maintenance(), self.grants.is_pop_maintenance()],
+            members_version: self.mesh.members_version(),
             routes: self.metrics.routes(),
             engine: self.engine.borrow().stats(),
             lanes: self.peers.counters(),
@@ -85,26 +91,24 @@ impl Shard {
         let (promise, promised) = promise();
         let shard = Rc::clone(self);
         rt::spawn_local(async move {
-            let reply = match shard.observe_all().await {
-                Ok(observations) => shard.render_report(route, &observations),
-                Err(error) => error.into(),
-            };
-            promise.keep(reply);
+            promise.keep(shard.render_report(route).await.unwrap_or_else(Reply::from));
         })
         .detach();
         call.later(Operation::Promised(promised))
     }
 
-    fn render_report(&self, route: Route, shards: &[Observation]) -> Reply {
-        match route {
-            Route::Prometheus => {
-                let mut reply = Reply::json(200, prometheus::render(&self.node, shards).into_bytes());
-                reply.content_type = ContentType::Prometheus;
-                reply
-            }
-            Route::Metrics => Reply::json(200, json::metrics(&self.node, shards)),
-            _ => Reply::json(200, json::status(&self.node, shards)),
+    async fn render_report(&self, route: Route) -> Result<Reply, ApiError> {
+        let shards = self.observe_all().await?;
+        if route == Route::Metrics {
+            return Ok(Reply::json(200, json::metrics(&self.node, &shards)));
         }
+        let mesh = self.mesh.report().await?;
+        if route == Route::Status {
+            return Ok(Reply::json(200, json::status(&self.node, &shards, &mesh)));
+        }
+        let mut reply = Reply::json(200, prometheus::render(&self.node, &shards, &mesh).into_bytes());
+        reply.content_type = ContentType::Prometheus;
+        Ok(reply)
     }
 
     async fn observe_all(&self) -> Result<Vec<Observation>, ApiError> {

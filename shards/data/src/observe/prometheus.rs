@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use queen_fabric::protocol::mesh::{Counts, Report};
+
 use super::{Observation, metrics::BUCKETS_US, process};
 use crate::{error::Code, node::Node};
 
@@ -50,12 +52,13 @@ impl Page {
 }
 
 /// The whole page.
-pub(super) fn render(node: &Node, shards: &[Observation]) -> String {
+pub(super) fn render(node: &Node, shards: &[Observation], mesh: &Report) -> String {
     let mut page = Page { text: String::with_capacity(16 * 1024) };
     process_families(&mut page, node, shards);
     edge_families(&mut page, node, shards);
     durable_families(&mut page, node, shards);
     ephemeral_families(&mut page, node, shards);
+    mesh_families(&mut page, mesh);
     shard_families(&mut page, shards);
     lane_families(&mut page, shards);
     request_durations(&mut page, shards);
@@ -156,6 +159,15 @@ fn durable_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "Whether the store of the durable queues can be reached.",
         u8::from(node.is_store_connected()),
     );
+    for (index, (name, help)) in [
+        ("queen_maintenance_mode_enabled", "Whether durable pushes are refused."),
+        ("queen_pop_maintenance_mode_enabled", "Whether durable pops get nothing."),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        page.single(name, "gauge", help, u8::from(shards.iter().any(|shard| shard.maintenance[index])));
+    }
     page.single(
         "queen_store_requests_in_flight",
         "gauge",
@@ -215,6 +227,71 @@ fn ephemeral_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         node.config.ephemeral_max_bytes,
     );
     page.single("queen_ephemeral_queues", "gauge", "Ephemeral queues.", sum(|shard| shard.engine.queues));
+}
+
+/// What is counted of other brokers; next to nothing where there are none.
+fn mesh_families(page: &mut Page, mesh: &Report) {
+    page.single("queen_mesh_members", "gauge", "Brokers that own partitions.", mesh.members.members.len());
+    if mesh.alone.is_some() {
+        return;
+    }
+    let peers: Vec<_> = mesh.peers.iter().map(|peer| (label(&format!("{}:{}", peer.host, peer.port)), peer)).collect();
+    let name = "queen_mesh_peer_connected";
+    page.family(name, "gauge", "Whether frames can be sent to a configured peer now.");
+    for (peer, of) in &peers {
+        page.sample(name, &[("peer", peer)], u8::from(of.is_connected));
+    }
+    let name = "queen_mesh_frames_sent_total";
+    page.family(name, "counter", "Frames sent, by configured peer and type.");
+    for (peer, of) in &peers {
+        for (kind, count) in &of.sent {
+            page.sample(name, &[("peer", peer), ("type", kind)], count);
+        }
+    }
+    let name = "queen_mesh_frames_dropped_total";
+    page.family(name, "counter", "Frames dropped, by configured peer: its queue was full, or it was not connected.");
+    for (peer, of) in &peers {
+        page.sample(name, &[("peer", peer)], of.dropped);
+    }
+    page.single(
+        "queen_mesh_unsaid_total",
+        "counter",
+        "Partitions that peers were not told of, because too many waited to be told of.",
+        mesh.unsaid,
+    );
+    let name = "queen_mesh_server_alive";
+    page.family(name, "gauge", "Whether a broker that was heard is heard still.");
+    for heard in &mesh.heard {
+        page.sample(name, &[("server_id", &heard.server_id)], u8::from(heard.is_alive));
+    }
+    let name = "queen_mesh_frames_received_total";
+    page.family(name, "counter", "Frames received, by sender and type.");
+    for heard in &mesh.heard {
+        for (kind, count) in &heard.received {
+            page.sample(name, &[("server_id", &heard.server_id), ("type", kind)], count);
+        }
+    }
+    let mut by_reason = |name: &str, help: &str, counts: &Counts| {
+        page.family(name, "counter", help);
+        for (reason, count) in counts {
+            page.sample(name, &[("reason", reason)], count);
+        }
+    };
+    by_reason(
+        "queen_mesh_handshake_failures_total",
+        "Handshakes that failed, in either direction.",
+        &mesh.handshake_failures,
+    );
+    by_reason(
+        "queen_mesh_faults_total",
+        "Frames that were none, not the peer's or not understood, and connections that took nothing.",
+        &mesh.faults,
+    );
+}
+
+/// A text as the value of a label: what would have to be escaped there is left out.
+fn label(text: &str) -> String {
+    text.chars().filter(|&char| !matches!(char, '"' | '\\' | '\n')).collect()
 }
 
 fn shard_families(page: &mut Page, shards: &[Observation]) {
