@@ -6,6 +6,8 @@ mod common;
 
 mod administration;
 mod cluster;
+#[cfg(feature = "engine-peer")]
+mod engine;
 mod handshakes;
 mod loss;
 mod peer;
