@@ -315,3 +315,41 @@ fn a_token_is_taken_only_if_the_library_takes_it_and_its_time_is_now() {
         &words,
     );
 }
+
+#[test]
+fn what_comes_on_a_mesh_connection_means_the_same_however_it_is_cut_and_proves_nothing() {
+    let framed = |frames: &[(u8, &str)]| {
+        let mut out = Vec::new();
+        frames.iter().for_each(|(tag, payload)| {
+            queen_wire::mesh::append_frame(&mut out, *tag, payload.as_bytes(), None);
+        });
+        out
+    };
+    let hello = r#"{"server_id":"queen-1","nonce":"01","challenge":true,"placement":"queen-tpc/1","http_addr":"http://0.0.0.0:1","eph_epoch":"7"}"#;
+    let tenant = r#""tenant":"6f2c1f0a-3a5e-4a8c-9d2e-0123456789ab""#;
+    let place = format!(r#"{{"queue":"q","partition":"p",{tenant}}}"#);
+    let batch = format!(r#"{{"items":[{place},{{"queue":"r","group":"g"}}]}}"#);
+    let seeds = [
+        framed(&[(4, hello), (7, r#"{"mac":"00ff"}"#), (3, ""), (40, r#"{"enabled":true}"#)]),
+        framed(&[(4, r#"{"server_id":"older","nonce":"aa","mac":"bb"}"#), (1, &place), (2, &batch), (5, &batch)]),
+        framed(&[(10, &place), (11, &place), (20, r#"{"op":"reset","queue":"q"}"#), (8, "{}"), (99, "\u{1}")]),
+    ];
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    run(
+        queen_fuzz::mesh,
+        &seeds,
+        &[
+            b"\0\0\0\x01",
+            b"\0\0\0\0",
+            b"\0\0\x10\0",
+            b"\xff\xff\xff\xff",
+            b"\0\0\0\x11",
+            b"{",
+            b"}",
+            b"\"",
+            b"null",
+            b"true",
+            b",",
+        ],
+    );
+}

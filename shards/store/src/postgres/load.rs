@@ -5,7 +5,7 @@ use queen_log::{
     row::{GroupRow, QueueRow},
     store::{ChangedPartition, Load, Loaded},
 };
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{
     session::{Session, Sql, Trouble},
@@ -248,7 +248,10 @@ async fn changed(session: &Session, since_us: i64) -> Result<Loaded, Trouble> {
     let safe_us = safe_us(session).await?;
     let (mut partitions, mut queues, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     if since_us < i64::MAX {
-        for row in session.query(&CHANGED_PARTITIONS, &[&since_us]).await? {
+        let since: [&(dyn ToSql + Sync); 1] = [&since_us];
+        let asked = [&CHANGED_PARTITIONS, &CHANGED_QUEUES, &DROPPED_PARTITIONS].map(|sql| (sql, &since[..]));
+        let [of_partitions, of_queues, of_dropped] = session.queries(asked).await?;
+        for row in of_partitions {
             partitions.push(ChangedPartition {
                 queue: id(&row, 0)?,
                 partition: id(&row, 1)?,
@@ -256,10 +259,10 @@ async fn changed(session: &Session, since_us: i64) -> Result<Loaded, Trouble> {
                 stamp_us: get(&row, 3)?,
             });
         }
-        for row in session.query(&CHANGED_QUEUES, &[&since_us]).await? {
+        for row in of_queues {
             queues.push(values::queue(&row, 0)?);
         }
-        for row in session.query(&DROPPED_PARTITIONS, &[&since_us]).await? {
+        for row in of_dropped {
             dropped.push(id(&row, 0)?);
         }
     }

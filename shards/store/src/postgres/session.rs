@@ -1,6 +1,8 @@
 //! One connection: dialled, authenticated, with its prepared statements.
 
-use std::{cell::RefCell, collections::HashMap, fmt, io, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell, collections::HashMap, fmt, future::poll_fn, io, rc::Rc, sync::Arc, task::Poll, time::Duration,
+};
 
 use queen_fabric::rt::{self, TcpStream, UnixStream, within};
 use tokio_postgres::{
@@ -235,6 +237,28 @@ impl Session {
             }
         };
         self.client.query(&statement, parameters).await
+    }
+
+    /// The rows of several statements that do not depend on each other: they are sent together.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub(super) async fn queries<const N: usize>(
+        &self,
+        asked: [(&Sql, &[&(dyn ToSql + Sync)]); N],
+    ) -> Result<[Vec<Row>; N], Trouble> {
+        let mut asked = asked.map(|(sql, parameters)| Box::pin(self.query(sql, parameters)));
+        let mut rows = [const { None }; N];
+        poll_fn(|cx| {
+            for (query, rows) in asked.iter_mut().zip(&mut rows).filter(|(_, rows)| rows.is_none()) {
+                if let Poll::Ready(outcome) = query.as_mut().poll(cx) {
+                    *rows = Some(outcome?);
+                }
+            }
+            if rows.iter().all(Option::is_some) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await?;
+        Ok(rows.map(|rows| rows.expect("all have come")))
     }
 
     /// Runs several statements without parameters, as one transaction unless they say otherwise.
