@@ -20,6 +20,7 @@ mod durable;
 mod ephemeral;
 mod error;
 mod grants;
+mod handed;
 mod listener;
 mod mesh;
 mod node;

@@ -7,10 +7,7 @@ use std::{
 
 use queen_wire::response::append_u64;
 
-use super::{
-    later::{Operation, Outcome},
-    out::give_back,
-};
+use super::later::{Operation, Outcome};
 use crate::{reply::Reply, shard::Shard};
 
 /// One part of an exchange.
@@ -76,8 +73,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Some(Part::Done(Outcome::Popped(popped, follow))) = self.pop.take() {
-            give_back(&self.shard, popped.claim, follow);
+        if let Some(Part::Done(Outcome::Popped(_, Some(claimed)))) = self.pop.take() {
+            claimed.give_back(&self.shard);
         }
     }
 }
@@ -118,7 +115,7 @@ impl Exchanged {
         }
         match &self.pop {
             None => {}
-            Some(Outcome::Popped(popped, _)) => append_members(out, &popped.body),
+            Some(Outcome::Popped(body, _)) => append_members(out, body),
             Some(outcome) => append_failure(out, "popError", outcome),
         }
         out.push(b'}');

@@ -8,17 +8,19 @@ use std::{
 };
 
 use queen_ephemeral::WaiterId;
-use queen_fabric::port::{Asked, FollowUp};
+use queen_fabric::port::Asked;
 
 use super::{
     exchange::{Exchange, Exchanged},
-    out::{Frame, give_back},
+    out::Frame,
 };
 use crate::{
     durable::{Answered, Stored},
     error::ApiError,
+    handed::Claimed,
+    outlet::render_empty,
     protocol::{Answer, DataProtocol},
-    reply::{Popped, Promised, Reply},
+    reply::{Promised, Reply},
     shard::Shard,
     waiters::{Abandoned, Given},
 };
@@ -48,7 +50,7 @@ impl Later {
     pub(super) fn end_wait(&mut self) {
         let nothing = match std::mem::replace(&mut self.waits, Waits::No) {
             Waits::No => return,
-            Waits::ForMessages(queue) => Outcome::Popped(Popped::empty(&queue), None),
+            Waits::ForMessages(queue) => Outcome::nothing(&queue),
             Waits::ForReply => Outcome::Reply(ApiError::no_reply().into()),
             Waits::ForStore => {
                 if let Operation::Stored(stored) = &mut self.operation {
@@ -85,7 +87,8 @@ pub(crate) enum Operation {
 
 /// The response, but for its frame.
 pub(crate) enum Outcome {
-    Popped(Popped, Option<FollowUp<DataProtocol>>),
+    /// A pop's rendered answer, and the claim on what is in it.
+    Popped(Vec<u8>, Option<Claimed>),
     Pushed(u32),
     Reply(Reply),
     Exchanged(Box<Exchanged>),
@@ -93,10 +96,17 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The messages in it, and the way to the shard that handed them out.
-    pub(super) fn popped_mut(&mut self) -> Option<(&mut Popped, &mut Option<FollowUp<DataProtocol>>)> {
+    /// The answer to a pop that gets nothing.
+    pub(crate) fn nothing(queue: &str) -> Self {
+        let mut body = Vec::new();
+        render_empty(&mut body, queue);
+        Self::Popped(body, None)
+    }
+
+    /// The answer to its pop in it, and the claim on what that holds.
+    pub(super) fn popped_mut(&mut self) -> Option<(&mut Vec<u8>, &mut Option<Claimed>)> {
         match self {
-            Self::Popped(popped, follow) => Some((popped, follow)),
+            Self::Popped(body, claimed) => Some((body, claimed)),
             Self::Exchanged(exchanged) => exchanged.pop.as_mut()?.popped_mut(),
             Self::Pushed(_) | Self::Reply(_) | Self::Stored(_) => None,
         }
@@ -107,7 +117,7 @@ impl Operation {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
             Self::Waiting(waiting) => waiting.poll(cx).map(|given| match given {
-                Given::Popped(popped) => Outcome::Popped(popped, None),
+                Given::Popped(popped) => Outcome::Popped(popped.body, popped.claim.map(Claimed::Here)),
                 Given::Reply(reply) => Outcome::Reply(reply),
             }),
             Self::Exchange(exchange) => exchange.poll(cx).map(|exchanged| Outcome::Exchanged(Box::new(exchanged))),
@@ -117,7 +127,9 @@ impl Operation {
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
                 Poll::Ready(match reply.answer {
-                    Answer::Popped(popped) => Outcome::Popped(*popped, Some(reply.follow)),
+                    Answer::Popped(popped) => {
+                        Outcome::Popped(popped.body, popped.claim.map(|claim| Claimed::There(claim, reply.follow)))
+                    }
                     Answer::Pushed(messages) => Outcome::Pushed(messages),
                     Answer::Reply(whole) => Outcome::Reply(*whole),
                     Answer::Refused(error) => Outcome::Reply((*error).into()),
@@ -174,7 +186,9 @@ impl Drop for Waiting {
         let abandoned = shard.outlet.waiters().borrow_mut().abandon(waiter);
         match abandoned {
             Abandoned::Waiting(place) => shard.cancel_here(place),
-            Abandoned::Answered(Given::Popped(popped)) => give_back(shard, popped.claim, None),
+            Abandoned::Answered(Given::Popped(popped)) => {
+                popped.claim.into_iter().for_each(|claim| shard.give_back_here(claim));
+            }
             Abandoned::Answered(Given::Reply(_)) => {}
         }
     }

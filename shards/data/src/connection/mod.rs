@@ -28,7 +28,7 @@ pub(crate) use self::{
     stream::Stream,
 };
 use self::{held::Held, out::Handed};
-use crate::{dispatch::Handled, error::ApiError, reply::Popped, shard::Shard, timers::Slot};
+use crate::{dispatch::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -542,13 +542,13 @@ impl Connection {
         frame.keep_alive &= !self.shard.node.is_stopping();
         self.shard.metrics.observe_request(frame.route, frame.started.elapsed());
         let shard = Rc::clone(&self.shard);
-        if let (Waits::ForMessages(queue), Some((popped, follow))) = (&later.waits, outcome.popped_mut())
-            && popped.claim.is_some()
+        if let (Waits::ForMessages(queue), Some((body, claimed @ Some(_)))) = (&later.waits, outcome.popped_mut())
             && !self.is_there()
         {
             // The client went before the message came: it stays for the next.
-            let taken = std::mem::replace(popped, Popped::empty(queue));
-            out::give_back(&shard, taken.claim, follow.take());
+            claimed.take().into_iter().for_each(|claimed| claimed.give_back(&shard));
+            body.clear();
+            render_empty(body, queue);
         }
         if let (Waits::ForStore, Outcome::Stored(answered)) = (&later.waits, &mut outcome)
             && answered.hands_out()
@@ -559,7 +559,7 @@ impl Connection {
         let mut out = shard.out.borrow_mut();
         match outcome {
             Outcome::Stored(answered) => answered.write(&shard, &frame, &mut out),
-            Outcome::Popped(popped, follow) => out.popped(&frame, &popped.body, popped.claim, follow),
+            Outcome::Popped(body, claimed) => out.popped(&frame, &body, claimed),
             Outcome::Pushed(messages) => out.pushed(&frame, messages),
             Outcome::Reply(reply) => out.reply(&frame, &reply),
             Outcome::Exchanged(exchanged) => out.exchanged(&frame, *exchanged),

@@ -2,22 +2,13 @@
 
 use std::{cell::RefCell, rc::Rc, time::Instant};
 
-use queen_ephemeral::Claim;
-use queen_fabric::port::FollowUp;
 use queen_wire::{
     http::HttpError,
     response::{self, ContentType, Head},
 };
 
 use super::{exchange::Exchanged, later::Outcome};
-use crate::{
-    error::Code,
-    protocol::{DataProtocol, Tell},
-    reply::Reply,
-    routes::Route,
-    shard::Shard,
-    store::Leased,
-};
+use crate::{error::Code, handed::Claimed, reply::Reply, routes::Route, shard::Shard, store::Leased};
 
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 1024 * 1024;
@@ -50,8 +41,8 @@ pub(crate) struct Handed {
 
 /// What is handed out, and how it goes back.
 enum Messages {
-    /// Ephemeral ones, and the way to the shard that owns the queue, where it is another one.
-    Claimed(Claim, Option<FollowUp<DataProtocol>>),
+    /// Ephemeral ones.
+    Claimed(Claimed),
     /// Durable ones, under a lease.
     Leased(Leased),
 }
@@ -177,22 +168,16 @@ impl Out {
     }
 
     /// A pop's response, and the claim on the messages in it.
-    pub(crate) fn popped(
-        &mut self,
-        frame: &Frame,
-        body: &[u8],
-        claim: Option<Claim>,
-        follow: Option<FollowUp<DataProtocol>>,
-    ) {
+    pub(crate) fn popped(&mut self, frame: &Frame, body: &[u8], claimed: Option<Claimed>) {
         response::write(&mut self.bytes, &head(frame, 200, ContentType::Json), body);
-        self.hand(claim, follow);
+        self.hand(claimed);
     }
 
     /// An exchange's response, and the claim on the messages in it.
     pub(super) fn exchanged(&mut self, frame: &Frame, mut exchanged: Exchanged) {
         self.with_body(frame, 200, |body| exchanged.render(body));
-        if let Some(Outcome::Popped(popped, follow)) = exchanged.pop.take() {
-            self.hand(popped.claim, follow);
+        if let Some(Outcome::Popped(_, claimed)) = exchanged.pop.take() {
+            self.hand(claimed);
         }
     }
 
@@ -202,9 +187,9 @@ impl Out {
     }
 
     /// Notes that the last response hands messages out.
-    fn hand(&mut self, claim: Option<Claim>, follow: Option<FollowUp<DataProtocol>>) {
-        if let Some(claim) = claim {
-            self.handed.push(Handed { end: self.bytes.len(), messages: Messages::Claimed(claim, follow) });
+    fn hand(&mut self, claimed: Option<Claimed>) {
+        if let Some(claimed) = claimed {
+            self.handed.push(Handed { end: self.bytes.len(), messages: Messages::Claimed(claimed) });
         }
     }
 }
@@ -223,21 +208,11 @@ fn head(frame: &Frame, status: u16, content_type: ContentType) -> Head {
 pub(super) fn end_claims(shard: &Rc<Shard>, handed: impl Iterator<Item = Handed>, written_bytes: usize) {
     for Handed { end, messages } in handed {
         match messages {
-            Messages::Claimed(claim, follow) if end > written_bytes => give_back(shard, Some(claim), follow),
-            Messages::Claimed(claim, None) => shard.settle_here(claim),
-            Messages::Claimed(claim, Some(follow)) => follow.tell(Tell::Settle(claim)),
+            Messages::Claimed(claimed) if end > written_bytes => claimed.give_back(shard),
+            Messages::Claimed(claimed) => claimed.settle(shard),
             Messages::Leased(leased) if end > written_bytes => shard.store.give_back(leased),
             // Its lease runs, and an ack will end it.
             Messages::Leased(_) => {}
         }
-    }
-}
-
-/// Gives a claim back to the shard that owns the queue.
-pub(crate) fn give_back(shard: &Shard, claim: Option<Claim>, follow: Option<FollowUp<DataProtocol>>) {
-    match (claim, follow) {
-        (None, _) => {}
-        (Some(claim), None) => shard.give_back_here(claim),
-        (Some(claim), Some(follow)) => follow.tell(Tell::GiveBack(claim)),
     }
 }

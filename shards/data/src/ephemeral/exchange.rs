@@ -60,7 +60,7 @@ impl Shard {
             }
             if pop.wait_ms == 0 && self.owner(pop.tenant, pop.queue) == self.id() {
                 return match self.pop_now(call, pop) {
-                    Ok(popped) => Part::Done(Outcome::Popped(popped, None)),
+                    Ok(popped) => Part::Done(popped),
                     Err(error) => part(Err(error)),
                 };
             }

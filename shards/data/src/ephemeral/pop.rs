@@ -7,11 +7,11 @@ use queen_wire::target::PopQuery;
 
 use super::{Call, Handled, not_reserved};
 use crate::{
-    connection::{Frame, Later, Operation, Out, ParkedPermit, Waiting, Waits},
+    connection::{Frame, Later, Operation, Out, Outcome as Settled, ParkedPermit, Waiting, Waits},
     error::{ApiError, Code},
+    handed::Claimed,
     outlet::render_empty,
     protocol::{Ask, PopAsk, QueueKey},
-    reply::Popped,
     routes::Route,
     shard::Shard,
     waiters::{AT_ONCE, Place},
@@ -65,8 +65,8 @@ impl Shard {
         match self.pop_here(call.now_ms, pop, AT_ONCE)? {
             Outcome::Delivered => {
                 let mut at_once = self.outlet.at_once().borrow_mut();
-                let claim = at_once.claim.take();
-                out.popped(&call.frame, &at_once.body, claim, None);
+                let claimed = at_once.claim.take().map(Claimed::Here);
+                out.popped(&call.frame, &at_once.body, claimed);
             }
             Outcome::Empty => out.with_body(&call.frame, 200, |body| render_empty(body, pop.queue)),
             Outcome::Parked(_) => unreachable!("a pop that does not wait is not parked"),
@@ -75,13 +75,13 @@ impl Shard {
     }
 
     /// What there is now, for a caller that keeps it for a while.
-    pub(super) fn pop_now(&self, call: &Call<'_>, pop: Pop<'_>) -> Result<Popped, ApiError> {
+    pub(super) fn pop_now(&self, call: &Call<'_>, pop: Pop<'_>) -> Result<Settled, ApiError> {
         let outcome = self.pop_here(call.now_ms, pop, AT_ONCE)?;
         if outcome != Outcome::Delivered {
-            return Ok(Popped::empty(pop.queue));
+            return Ok(Settled::nothing(pop.queue));
         }
         let mut at_once = self.outlet.at_once().borrow_mut();
-        Ok(Popped { body: std::mem::take(&mut at_once.body), claim: at_once.claim.take() })
+        Ok(Settled::Popped(std::mem::take(&mut at_once.body), at_once.claim.take().map(Claimed::Here)))
     }
 
     fn pop_or_park(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Operation, ApiError> {
