@@ -82,6 +82,7 @@ impl Held {
             http10: self.http10,
             tenant: self.tenant.as_deref(),
             authorization: self.authorization.as_deref(),
+            upgrade: None,
             body: &self.body,
         }
     }

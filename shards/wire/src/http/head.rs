@@ -75,6 +75,7 @@ pub(super) struct Head {
     pub(super) query: Option<Piece>,
     pub(super) tenant: Option<Piece>,
     pub(super) authorization: Option<Piece>,
+    pub(super) upgrade: Option<Piece>,
     /// The offset behind the head: where the body begins.
     pub(super) end: u32,
 }
@@ -225,6 +226,7 @@ impl Head {
             query: query.map(|query| Piece::of(query.as_bytes(), input)),
             tenant: fields.tenant.map(|tenant| Piece::of(tenant, input)),
             authorization: fields.authorization.map(|value| Piece::of(value, input)),
+            upgrade: fields.upgrade.filter(|_| fields.upgrades).map(|value| Piece::of(value, input)),
             end: offset(end),
         })
     }
@@ -264,6 +266,9 @@ struct Fields<'a> {
     expects_continue: bool,
     tenant: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
+    upgrade: Option<&'a [u8]>,
+    /// `Connection` says that `Upgrade` is meant for this end.
+    upgrades: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -295,11 +300,16 @@ impl<'a> Fields<'a> {
                 self.expects_continue = true;
                 Ok(())
             }
+            7 if name.eq_ignore_ascii_case("upgrade") => {
+                self.upgrade = Some(value);
+                Ok(())
+            }
             10 if name.eq_ignore_ascii_case("connection") => {
                 for option in value.split(|byte| *byte == b',') {
                     let option = option.trim_ascii();
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    self.upgrades |= option.eq_ignore_ascii_case(b"upgrade");
                 }
                 Ok(())
             }

@@ -94,6 +94,8 @@ pub struct Request<'a> {
     pub tenant: Option<&'a [u8]>,
     /// The value of `Authorization`.
     pub authorization: Option<&'a [u8]>,
+    /// The value of `Upgrade`, where `Connection` names it.
+    pub upgrade: Option<&'a [u8]>,
     /// The body, its framing taken off.
     pub body: &'a [u8],
 }
@@ -346,6 +348,7 @@ impl Head {
             http10: self.http10,
             tenant: self.tenant.map(|tenant| tenant.bytes(whole)),
             authorization: self.authorization.map(|value| value.bytes(whole)),
+            upgrade: self.upgrade.map(|value| value.bytes(whole)),
             body,
         }
     }

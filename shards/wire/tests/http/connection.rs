@@ -15,6 +15,7 @@ pub struct Seen {
     pub http10: bool,
     pub tenant: Option<Vec<u8>>,
     pub authorization: Option<Vec<u8>>,
+    pub upgrade: Option<Vec<u8>>,
     pub body: Vec<u8>,
 }
 
@@ -41,6 +42,7 @@ pub fn read_in_pieces(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<Outc
                         http10: request.http10,
                         tenant: request.tenant.map(Into::into),
                         authorization: request.authorization.map(Into::into),
+                        upgrade: request.upgrade.map(Into::into),
                         body: request.body.to_owned(),
                     }));
                     start += consumed;

@@ -38,9 +38,24 @@ fn a_request_is_read_with_all_that_it_says() {
             http10: false,
             tenant: Some(b"t".into()),
             authorization: Some(b"Bearer x".into()),
+            upgrade: None,
             body: b"body".into(),
         }
     );
+}
+
+#[test]
+fn an_upgrade_counts_where_it_is_meant_for_this_end() {
+    for (lines, expected) in [
+        ("Connection: Upgrade\r\nUpgrade: queen-peer/1\r\n", Some("queen-peer/1")),
+        ("upgrade: queen-peer/1\r\nconnection: keep-alive, upgrade\r\n", Some("queen-peer/1")),
+        ("Upgrade: queen-peer/1\r\n", None),
+        ("Connection: Upgrade\r\n", None),
+    ] {
+        let seen = request(&with(lines));
+        assert_eq!(seen.upgrade.as_deref(), expected.map(str::as_bytes), "{lines}");
+        assert!(seen.keep_alive);
+    }
 }
 
 #[test]
