@@ -13,6 +13,7 @@
 mod admission;
 mod budget;
 mod clock;
+mod cluster;
 mod config;
 mod connection;
 mod dispatch;
@@ -40,6 +41,7 @@ mod tls;
 mod waiters;
 
 pub use admission::Auth;
+pub use cluster::Cluster;
 pub use config::DataConfig;
 pub use error::{ApiError, Code};
 pub use node::{Node, RoleLine};

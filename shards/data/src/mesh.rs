@@ -1,6 +1,12 @@
 //! The shard's lane to the mesh: who the members are, what peers have said of ephemeral queues, and how the mesh stands.
 
-use std::{cell::RefCell, fmt::Write, future::poll_fn, rc::Rc, sync::Arc};
+use std::{
+    cell::{Ref, RefCell},
+    fmt::Write,
+    future::poll_fn,
+    rc::Rc,
+    sync::Arc,
+};
 
 use queen_ephemeral::TenantId;
 use queen_fabric::{
@@ -43,6 +49,11 @@ pub(crate) struct MeshLane {
 impl MeshLane {
     pub(crate) fn new(port: Port<MeshProtocol>) -> Self {
         Self { port, members: RefCell::default() }
+    }
+
+    /// The members, as they were told last.
+    pub(crate) fn members(&self) -> Ref<'_, Option<Arc<Members>>> {
+        self.members.borrow()
     }
 
     /// The version of the members that this shard goes by; 0 before the mesh has spoken.

@@ -13,7 +13,7 @@ use std::{
 
 use queen_fabric::budget::Pool;
 
-use crate::{admission::Auth, config::DataConfig, grants::TenantPools, rate::Rates, tls::Tls};
+use crate::{admission::Auth, cluster::Cluster, config::DataConfig, grants::TenantPools, rate::Rates, tls::Tls};
 
 /// One shard as `/status` and the boot log show it.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct Node {
     pub auth: Option<Auth>,
     /// The certificate of the HTTP port, if it speaks TLS.
     pub tls: Option<Arc<Tls>>,
+    /// What it needs to be one of several nodes, if it may be.
+    pub cluster: Option<Cluster>,
     /// Roles and cores, as planned at boot; the data shards first, in the order of their ids.
     pub roles: Vec<RoleLine>,
     /// The broker's version.
@@ -62,6 +64,7 @@ impl Node {
         config: DataConfig,
         auth: Option<Auth>,
         tls: Option<Arc<Tls>>,
+        cluster: Option<Cluster>,
         roles: Vec<RoleLine>,
         version: &'static str,
         boot_epoch: u64,
@@ -78,6 +81,7 @@ impl Node {
             config,
             auth,
             tls,
+            cluster,
             roles,
             version,
             boot_epoch,

@@ -54,6 +54,12 @@ impl Members {
         self.members.iter().max_by_key(|member| (xxh3_64_with_seed(&key, member.seed), &member.id))
     }
 
+    /// Whether this node is the only one that owns anything, as far as it knows: then no hash is computed.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        !self.is_starting && matches!(&self.members[..], [only] if self.is_me(only))
+    }
+
     /// Whether a member is this node.
     #[must_use]
     pub fn is_me(&self, member: &Member) -> bool {

@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags},
 };
-use rustls::ServerConnection;
+use rustls::{ClientConnection, Connection, ServerConnection};
 
 use crate::error::Code;
 
@@ -28,9 +28,14 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Bytes in TLS, its handshake still to come.
+    /// Bytes in TLS from a client, its handshake still to come.
     pub(crate) fn tls(tcp: TcpStream, session: ServerConnection) -> Self {
-        Self::Tls(Box::new(TlsStream { tcp, session, taken: 0, begun: false }))
+        Self::Tls(Box::new(TlsStream { tcp, session: session.into(), taken: 0, begun: false }))
+    }
+
+    /// Bytes in TLS to a server, the handshake still to come.
+    pub(crate) fn tls_to(tcp: TcpStream, session: ClientConnection) -> Self {
+        Self::Tls(Box::new(TlsStream { tcp, session: session.into(), taken: 0, begun: true }))
     }
 
     /// Whether the client has yet to finish a TLS handshake: nothing can be said to it.
@@ -42,7 +47,7 @@ impl Stream {
     }
 
     /// Reads what is there into `buffer`; 0 is the end of what the client sends.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_read(cx, buffer),
             Self::Tls(tls) => tls.poll_read(cx, buffer),
@@ -51,7 +56,7 @@ impl Stream {
 
     /// Writes some of `bytes` and says how many of them the socket has. Pending, it is to be called again with the same
     /// bytes: in TLS some of them may be on their way already.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_write(cx, bytes),
             Self::Tls(tls) => tls.poll_write(cx, bytes),
@@ -95,10 +100,10 @@ fn receive_now(tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> 
 /// The broker's end of a TLS connection.
 pub(crate) struct TlsStream {
     tcp: TcpStream,
-    session: ServerConnection,
+    session: Connection,
     /// Plain bytes that the session has taken from the caller and not all sent.
     taken: usize,
-    /// The client has sent the beginning of a handshake.
+    /// What came first was the beginning of a handshake, or nobody has to look: a server sends nothing else.
     begun: bool,
 }
 
