@@ -17,7 +17,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,
     thread,
@@ -154,11 +154,13 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let mesh_listen = mesh_reserved.as_ref().map_or(mesh_address, ReservedPort::address);
     let mesh_config = mesh::config(&settings, server_id, boot_epoch, mesh_listen, reserved.address());
     mesh::log(&settings, &mesh_config, matches!(settings.storage.config(), DatabaseConfig::Postgres(_)));
+    let left = Left::default();
     let mut mesh_lanes = lanes::<MeshProtocol>(shards + ROLE_SEATS, MeshOptions::default());
     let mut mesh_seat = Some(MeshSeat {
         config: mesh_config,
         port: mesh_lanes.pop().expect("a lane for every shard and the roles"),
         stop: stop.clone(),
+        left: left.clone(),
     });
     let store_peers = mesh_lanes.pop().filter(|_| mesh_alone.is_none());
     let mut store_lanes = lanes::<StoreProtocol>(shards + 1, MeshOptions::default());
@@ -169,6 +171,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let peers = lanes(shards, MeshOptions::default());
     let start = Start {
         stop: stop.clone(),
+        left,
         spin: Duration::from_micros(spin_us),
         listening: Arc::new(Listening { missing: AtomicUsize::new(shards), address: reserved.address() }),
     };
@@ -235,11 +238,32 @@ struct MeshSeat {
     config: MeshConfig,
     port: PortSeed<MeshProtocol>,
     stop: Stop,
+    left: Left,
+}
+
+/// Peers have been told that this node leaves: no executor ends before.
+#[derive(Clone, Default)]
+struct Left(Arc<AtomicBool>);
+
+impl Left {
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    async fn wait(&self) {
+        while !self.0.load(Ordering::Acquire) {
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
 impl MeshSeat {
     async fn run(self) -> Result<(), ServeError> {
-        queen_mesh::run(self.config, self.port.open(), self.stop.wait()).await.map_err(ServeError::MeshListen)
+        let left = self.left;
+        let outcome = queen_mesh::run(self.config, self.port.open(), self.stop.wait(), || left.set()).await;
+        // Without a mesh there is nobody to tell.
+        left.set();
+        outcome.map_err(ServeError::MeshListen)
     }
 }
 
@@ -252,6 +276,7 @@ struct Guests {
 /// What every executor is started with.
 struct Start {
     stop: Stop,
+    left: Left,
     spin: Duration,
     listening: Arc<Listening>,
 }
@@ -265,7 +290,7 @@ impl Start {
         guests: Guests,
     ) -> Result<JoinHandle<Result<(), ServeError>>, ServeError> {
         let end = EndWithOne(self.stop.clone());
-        let (stop, stop_all) = (self.stop.wait(), self.stop.clone());
+        let (stop, stop_all, left) = (self.stop.wait(), self.stop.clone(), self.left.clone());
         let listening = Arc::clone(&self.listening);
         let running = Executor::spawn(&format!("queen-data-{shard}"), Some(cpu), self.spin, move || async move {
             let _end = end;
@@ -282,7 +307,9 @@ impl Start {
             let _mesh = guests.mesh.map(|seat| guest(Box::pin(seat.run())));
             let served = queen_data::run(seed, stop, || listening.one_more()).await;
             served.map_err(|source| ServeError::Listen { shard, source })?;
-            failed.replace(Ok(()))
+            failed.replace(Ok(()))?;
+            left.wait().await;
+            Ok(())
         })?;
         Ok(running)
     }

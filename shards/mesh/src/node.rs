@@ -382,6 +382,12 @@ impl Node {
         self.look_at_members(now_ms);
     }
 
+    /// Whether every peer that can be reached has been handed what it has to know first: switches, or a farewell.
+    #[must_use]
+    pub fn has_said_first(&self) -> bool {
+        self.outbound.iter().all(Outbound::has_said_first)
+    }
+
     /// The members now.
     #[must_use]
     pub fn members(&self) -> &Members {

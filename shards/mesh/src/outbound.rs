@@ -272,6 +272,11 @@ impl Outbound {
         }
     }
 
+    /// Whether what has to be said first has left the queue.
+    pub(crate) fn has_said_first(&self) -> bool {
+        self.first.is_empty()
+    }
+
     /// Whether frames can be sent now.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.link, Link::Up { .. })

@@ -40,6 +40,12 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// Things that peers have said and that wait to be handed on: with so many, nothing is read.
 const HEARD_MAX: usize = 64;
 
+/// How long a farewell may take to leave.
+const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether it has.
+const FAREWELL_TICK: Duration = Duration::from_millis(1);
+
 /// How long a listener that has no descriptor left pauses.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,12 +63,18 @@ pub struct MeshConfig {
     pub listen: SocketAddr,
 }
 
-/// Runs the mesh until it is dropped. When `stop` resolves, peers are told that this node leaves.
+/// Runs the mesh until it is dropped. When `stop` resolves, peers are told that this node leaves; `left` is called once
+/// they have been.
 ///
 /// # Errors
 ///
 /// When the listener cannot be had.
-pub async fn run(config: MeshConfig, port: Port<MeshProtocol>, stop: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn run(
+    config: MeshConfig,
+    port: Port<MeshProtocol>,
+    stop: impl Future<Output = ()>,
+    left: impl FnOnce(),
+) -> io::Result<()> {
     let listener = config.alone.is_none().then(|| TcpListener::bind(config.listen)).transpose()?;
     let role = Role::new(config, port);
     // Dropped with this future.
@@ -76,6 +88,8 @@ pub async fn run(config: MeshConfig, port: Port<MeshProtocol>, stop: impl Future
     stop.await;
     role.node.borrow_mut().leave(role.now_ms());
     role.act();
+    let _said_or_late = within(FAREWELL_PATIENCE, role.farewell()).await;
+    left();
     pending().await
 }
 
@@ -134,6 +148,13 @@ impl Role {
             unsaid: Cell::new(0),
             warned: Cell::new(None),
         })
+    }
+
+    /// Waits until sockets have taken what peers have to know first.
+    async fn farewell(&self) {
+        while !self.node.borrow().has_said_first() || !self.sockets.borrow().values().all(|socket| socket.is_idle()) {
+            rt::sleep(FAREWELL_TICK).await;
+        }
     }
 
     fn now_ms(&self) -> u64 {

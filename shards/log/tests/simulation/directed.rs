@@ -412,7 +412,7 @@ fn what_is_told_is_what_can_be_popped_what_was_set_free_and_what_was_configured(
     let mut node = Node::new(2);
     let available = News::Available { tenant: TENANT, queue: "q".into(), partition: "p".into() };
     node.push(0, &["a", "b"]);
-    assert_eq!(tell(&mut node, 0, 1), [available.clone()]);
+    assert_eq!(tell(&mut node, 0, 1), std::slice::from_ref(&available));
     let popped = node.pop(0);
     assert_eq!(tell(&mut node, 0, 1), [], "a claim is no news");
     let waiting = node.start(1, pop(60_000, true));

@@ -26,6 +26,8 @@ pub(super) struct Socket {
     remote: IpAddr,
     is_to_own_host: bool,
     is_closed: Cell<bool>,
+    /// The socket has taken all that there was to send.
+    is_idle: Cell<bool>,
     wake: Notify,
 }
 
@@ -36,6 +38,7 @@ impl Socket {
             remote,
             is_to_own_host: stream.local_addr()?.ip() == remote,
             is_closed: Cell::new(false),
+            is_idle: Cell::new(true),
             wake: Notify::new(),
         })
     }
@@ -48,6 +51,11 @@ impl Socket {
     /// Whether both ends are at the same address.
     pub(super) fn is_to_own_host(&self) -> bool {
         self.is_to_own_host
+    }
+
+    /// Whether the socket has taken all that there was to send, when it was last looked at.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle.get()
     }
 
     /// There may be something to send, or room for what is read.
@@ -103,6 +111,7 @@ impl Serving {
         if socket.is_closed.get() || self.write(cx).is_err() {
             return Poll::Ready(());
         }
+        socket.is_idle.set(self.written == self.out.len());
         if self.late.poll(cx).is_ready() {
             self.role.node.borrow_mut().stalled(self.connection, self.role.now_ms());
             self.role.act();

@@ -67,6 +67,7 @@ on_both! {
     control::{
         where_nobody_said_anything_everything_is_on_and_nothing_granted,
         a_switch_stays_where_it_was_put,
+        switches_do_not_touch_each_other,
         grants_come_back_in_every_field_and_each_for_its_tenant,
         a_grant_is_replaced_whole_and_taken_away_once,
         a_limit_beyond_what_is_stored_is_the_most_that_is,
