@@ -100,7 +100,7 @@ impl<C> Accepted<C> {
     /// # Errors
     /// See [`PeerError`]: the connection is over, and every later call says so too.
     pub fn read(&mut self, input: &[u8]) -> Result<Read<Asked<C>>, PeerError> {
-        if self.link.is_over_limit() && self.link.is_up() {
+        if self.link.is_full() && self.link.is_up() {
             return Ok(Read::Hold);
         }
         let (tag, payload, consumed) = match self.link.next(input)? {
@@ -233,7 +233,7 @@ impl<C> Accepted<C> {
         let payload_bytes = frame.1.len();
         if payload_bytes > self.link.limits.message_bytes_max {
             Err(Undelivered::TooLarge)
-        } else if payload_bytes > SMALL_ANSWER_BYTES && !self.link.has_room(payload_bytes) {
+        } else if payload_bytes > SMALL_ANSWER_BYTES && self.link.is_full() {
             Err(Undelivered::Full)
         } else {
             Ok(frame)
@@ -250,7 +250,7 @@ impl<C> Accepted<C> {
     /// Lets the dialer send more, a quarter of what it may have at once, unless it does not take what it has asked for.
     fn grant(&mut self) {
         let enough = self.owed >= (self.link.limits.credit / 4).max(1);
-        if enough && self.link.is_up() && !self.link.is_over_limit() {
+        if enough && self.link.is_up() && !self.link.is_full() {
             self.link.put_number(&Frame::Credit { requests: self.owed });
             self.granted += self.owed;
             self.owed = 0;

@@ -212,7 +212,7 @@ impl<T> Dialing<T> {
         if frame.1.len() > self.link.limits.message_bytes_max {
             return Err(SendError::TooLarge);
         }
-        if !self.link.has_room(frame.1.len()) {
+        if self.link.is_full() {
             return Err(SendError::Full);
         }
         Ok((id, frame))

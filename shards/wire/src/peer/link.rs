@@ -26,8 +26,9 @@ const OVERHEAD_BYTES: usize = 4 + 1 + MAC_BYTES;
 pub struct Limits {
     /// Requests that are not over, at most; one whose messages are not settled is not.
     pub outstanding_max: usize,
-    /// Bytes that wait to be sent: above them no request and no large answer is taken, and the end that is dialled reads
-    /// no further. One message of any size is taken when nothing waits.
+    /// Bytes that wait to be sent: with so many no request and no large answer is taken, and the end that is dialled reads
+    /// no further. With fewer one of any size is, for otherwise large ones would not get through on a busy link: so the
+    /// most that waits is this, one message, and small answers.
     pub waiting_bytes_max: usize,
     /// The largest request or answer, in bytes. No smaller at any node than what another's clients may send.
     pub message_bytes_max: usize,
@@ -218,13 +219,9 @@ impl Link {
         self.handshake.len() + self.waiting_bytes
     }
 
-    /// Whether there is room for a message of so many payload bytes.
-    pub(super) fn has_room(&self, payload_bytes: usize) -> bool {
-        self.queue.is_empty() || self.waiting_bytes + OVERHEAD_BYTES + payload_bytes <= self.limits.waiting_bytes_max
-    }
-
-    pub(super) fn is_over_limit(&self) -> bool {
-        self.waiting_bytes > self.limits.waiting_bytes_max
+    /// Whether so much waits that nothing large is to be put behind it.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting_bytes >= self.limits.waiting_bytes_max
     }
 
     /// Appends frames until there are so many bytes of them, or more: a frame is not cut.
