@@ -36,9 +36,11 @@ mod engine;
 pub mod id;
 pub mod inbox;
 mod leases;
+mod parcel;
 mod partition;
 mod payload;
 mod queue;
+mod sequence;
 mod slab;
 mod tenants;
 mod types;
@@ -47,10 +49,12 @@ mod wheel;
 
 pub use delivery::{Claim, Delivery, Message, Sink};
 pub use engine::{
-    Engine, GROUP_BYTES, INBOX_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, QUEUE_BYTES,
+    Engine, GROUP_BYTES, INBOX_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, PartitionPlace,
+    PartitionRow, PutInError, PutInLimits, QUEUE_BYTES, TakenOut, UnparkedPop,
 };
 pub use id::MessageId;
 pub use inbox::InboxId;
+pub use parcel::{MalformedParcel, Parcel, ParcelBuilder, ParcelGroup, ParcelMessage, Redelivery};
 pub use types::{
     AckOutcome, AckStatus, ConfigureError, Deleted, Depth, Drops, EngineConfig, GroupDepth, InboxAddress, InboxInUse,
     Limits, ParkId, PartitionDepth, Policy, Pop, PopError, Popped, PushError, QUEUE_MODE, QueueOptions, QueueRow,
