@@ -63,6 +63,10 @@ pub enum Code {
     EphemeralUnavailable,
     /// An operator has switched ephemeral queues off.
     EphemeralDisabled,
+    /// A partition's owner changed while it was asked.
+    OwnerMoved,
+    /// The node that owns a partition could not be asked.
+    EphemeralForwardFailed,
     /// An operator has switched push maintenance on.
     Maintenance,
     /// The keys that tokens are signed with cannot be fetched.
@@ -102,6 +106,8 @@ const TABLE: &[(Code, u16, &str, Option<u32>)] = &[
     (Code::NoReply, 504, "no_reply", None),
     (Code::EphemeralUnavailable, 503, "ephemeral_unavailable", Some(1)),
     (Code::EphemeralDisabled, 503, "ephemeral_disabled", Some(5)),
+    (Code::OwnerMoved, 503, "owner_moved", Some(1)),
+    (Code::EphemeralForwardFailed, 503, "ephemeral_forward_failed", Some(1)),
     (Code::Maintenance, 503, "maintenance", Some(5)),
     (Code::AuthUnavailable, 503, "auth_unavailable", Some(1)),
     (Code::StoreUnavailable, 503, "store_unavailable", Some(1)),
@@ -115,6 +121,11 @@ impl Code {
     /// Every code, in the enum's order.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.0)
+    }
+
+    /// The code of a word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.2 == word).map(|row| row.0)
     }
 
     fn row(self) -> &'static (Code, u16, &'static str, Option<u32>) {

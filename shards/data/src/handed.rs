@@ -4,6 +4,7 @@ use queen_ephemeral::Claim;
 use queen_fabric::port::FollowUp;
 
 use crate::{
+    cluster::LinkClaim,
     protocol::{DataProtocol, Tell},
     shard::Shard,
 };
@@ -16,6 +17,8 @@ pub(crate) enum Claimed {
     Here(Claim),
     /// Another shard of this node has.
     There(Claim, FollowUp<DataProtocol>),
+    /// Another node has.
+    Elsewhere(LinkClaim),
 }
 
 impl Claimed {
@@ -24,6 +27,7 @@ impl Claimed {
         match self {
             Self::Here(claim) => shard.settle_here(claim),
             Self::There(claim, follow) => follow.tell(Tell::Settle(claim)),
+            Self::Elsewhere(claim) => claim.settle(),
         }
     }
 
@@ -32,6 +36,7 @@ impl Claimed {
         match self {
             Self::Here(claim) => shard.give_back_here(claim),
             Self::There(claim, follow) => follow.tell(Tell::GiveBack(claim)),
+            Self::Elsewhere(claim) => claim.give_back(),
         }
     }
 }

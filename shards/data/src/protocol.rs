@@ -64,6 +64,8 @@ pub enum Answer {
     Pushed(u32),
     /// A pop's messages, or its empty list.
     Popped(Box<Popped>),
+    /// The queue holds nothing on this node.
+    Elsewhere,
     /// A whole response.
     Reply(Box<Reply>),
     /// A refusal.
@@ -138,6 +140,8 @@ pub struct PopAsk {
     pub auto_ack: bool,
     /// How long to wait for the first message; 0 does not wait.
     pub wait_ms: u64,
+    /// Where the queue holds nothing on this node, it is to be asked for elsewhere: [`Answer::Elsewhere`].
+    pub unless_empty: bool,
 }
 
 /// The acks of one call.

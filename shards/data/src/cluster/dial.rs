@@ -3,10 +3,10 @@
 use std::{future::poll_fn, io, sync::Arc};
 
 use queen_fabric::rt::TcpStream;
-use queen_wire::peer::{PATH, UPGRADE};
+use queen_wire::peer::LABEL;
 use rustls::{ClientConnection, pki_types::ServerName};
 
-use super::Cluster;
+use super::{Cluster, PATH};
 use crate::connection::Stream;
 
 /// The largest head of the answer to the request for an upgrade.
@@ -47,7 +47,7 @@ pub(super) async fn dial(cluster: &Cluster, http_addr: &str) -> io::Result<(Stre
         Stream::Plain(tcp)
     };
     let authority = http_addr.split_once("://").map_or(http_addr, |(_, authority)| authority);
-    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n");
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: {LABEL}\r\n\r\n");
     write_all(&mut stream, request.as_bytes()).await?;
     let said = read_head(&mut stream).await?;
     Ok((stream, said))

@@ -1,16 +1,30 @@
 //! Several nodes that serve the same ephemeral queues.
 //!
-//! Every partition has one owner among the members, the same on every node that knows the same members
-//! ([`placement`]).
+//! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
+//! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
+//! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
 
+mod convert;
+mod dial;
+mod forward;
+mod link;
+mod links;
+mod pipe;
 mod placement;
+mod serve;
 
 use std::sync::Arc;
 
-use queen_wire::mesh::{Identity, Secret};
+use queen_wire::mesh::{Identity, Nonce, Secret};
 use rustls::ClientConfig;
 
-pub(crate) use self::placement::Home;
+pub(crate) use self::{
+    forward::Forwarded,
+    link::LinkClaim,
+    links::Links,
+    placement::{DEFAULT_PARTITION, Home},
+    serve::serve,
+};
 
 /// What a node needs to be one of several: it knows a secret that the others know too.
 pub struct Cluster {
@@ -26,4 +40,14 @@ impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster").field("me", &self.me).finish_non_exhaustive()
     }
+}
+
+/// Where a node takes peer links, on its HTTP port.
+pub(crate) const PATH: &str = "/internal/peer";
+
+/// Random bytes that nobody can guess.
+fn nonce() -> Nonce {
+    let mut nonce = Nonce::default();
+    aws_lc_rs::rand::fill(&mut nonce).expect("the system has random numbers");
+    nonce
 }

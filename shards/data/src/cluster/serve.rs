@@ -1,0 +1,233 @@
+//! The end of a peer link that answers: what another node asks is asked of the shard that owns the queue here.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    future::poll_fn,
+    io,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use queen_ephemeral::TenantId;
+use queen_fabric::{
+    port::{Asked as AskedHere, Reply as ReplyHere},
+    rt::{self, Notify, Task, within},
+};
+use queen_wire::peer::{Accepted, Answer, Ask, Asked, Limits, Read, Refusal, Request};
+
+use super::{Home, convert, pipe::Pipe};
+use crate::{
+    connection::{ParkedPermit, Stream},
+    error::ApiError,
+    handed::Claimed,
+    protocol::{self, DataProtocol},
+    shard::Shard,
+};
+
+/// How long a peer has to prove itself.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads of one link before others on the shard get their turn.
+const READS_PER_TURN: usize = 8;
+
+/// A link that was accepted, with what is under way on it.
+struct Served {
+    shard: Rc<Shard>,
+    connection: RefCell<Accepted<Claimed>>,
+    /// What is being asked of shards, by the request's number. Dropped, nobody waits for it.
+    asking: RefCell<HashMap<u32, Task<()>>>,
+    /// There is something to send.
+    wake: Notify,
+}
+
+/// Serves a connection that speaks the peer link's protocol from here on, until either end closes it.
+pub(crate) async fn serve(shard: &Rc<Shard>, stream: &mut Stream, early: Vec<u8>) {
+    let Some(cluster) = &shard.node.cluster else { return };
+    let (secret, id) = (cluster.secret.clone(), &*cluster.me.server_id);
+    let served = Rc::new(Served {
+        shard: Rc::clone(shard),
+        connection: RefCell::new(Accepted::new(secret, id, super::nonce(), Limits::default())),
+        asking: RefCell::default(),
+        wake: Notify::new(),
+    });
+    let mut pipe = Pipe::new(stream, early);
+    let proved = within(HANDSHAKE_PATIENCE, poll_fn(|cx| served.poll(cx, &mut pipe, true))).await;
+    let outcome = match proved {
+        None => Err(io::ErrorKind::TimedOut.into()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(())) => poll_fn(|cx| served.poll(cx, &mut pipe, false)).await,
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(shard = shard.id(), "a peer link ended: {error}");
+    }
+    served.end();
+}
+
+impl Served {
+    /// Ready at the end of the connection, or once the peer has proved itself if that is waited for.
+    fn poll(self: &Rc<Self>, cx: &mut Context<'_>, pipe: &mut Pipe<'_>, until_proved: bool) -> Poll<io::Result<()>> {
+        while self.wake.poll_wait(cx).is_ready() {}
+        for _ in 0..READS_PER_TURN {
+            let proved = self.take_in(pipe)?;
+            let written = pipe.poll_write(cx, |out, bytes_max| self.connection.borrow_mut().output(out, bytes_max));
+            if let Poll::Ready(written) = written {
+                written?;
+            }
+            if proved && until_proved {
+                return Poll::Ready(Ok(()));
+            }
+            if written_is_behind(&self.connection) {
+                return Poll::Pending;
+            }
+            let mut scratch = self.shard.scratch.borrow_mut();
+            match pipe.poll_read(cx, &mut scratch) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(read) => {
+                    if !read? {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes in what has come. Whether the peer has proved itself with it.
+    fn take_in(self: &Rc<Self>, pipe: &mut Pipe<'_>) -> io::Result<bool> {
+        let (mut start, mut proved) = (0, false);
+        loop {
+            let read = self.connection.borrow_mut().read(&pipe.input[start..]).map_err(io::Error::other)?;
+            match read {
+                Read::NeedMore { .. } | Read::Hold => break,
+                Read::Frame { consumed, event } => {
+                    start += consumed;
+                    match event {
+                        None => {}
+                        Some(Asked::Proved(_)) => proved = true,
+                        Some(Asked::Request { id, request }) => self.serve(id, request),
+                        Some(Asked::Cancel { id }) => {
+                            // What was asked of a shard is cancelled with it.
+                            drop(self.asking.borrow_mut().remove(&id));
+                            self.answer(id, Answer::Cancelled);
+                        }
+                        Some(Asked::Settled(claimed)) => claimed.settle(&self.shard),
+                        Some(Asked::GiveBack(claimed)) => claimed.give_back(&self.shard),
+                    }
+                }
+            }
+        }
+        pipe.consumed(start);
+        Ok(proved)
+    }
+
+    fn serve(self: &Rc<Self>, id: u32, request: Request) {
+        match self.start(request) {
+            Ok(Started::Asked(asked, permit)) => {
+                let served = Rc::clone(self);
+                let task = rt::spawn_local(async move {
+                    let reply = asked.await;
+                    drop(permit);
+                    served.finish(id, reply);
+                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                });
+                self.asking.borrow_mut().insert(id, task);
+            }
+            Ok(Started::Moved(owner)) => self.answer(id, Answer::Moved { owner }),
+            Err(error) => self.answer(id, Answer::Refused(refusal(&error))),
+        }
+    }
+
+    /// Asks the shard that owns the queue, if its partition is this node's.
+    fn start(&self, request: Request) -> Result<Started, ApiError> {
+        let shard = &self.shard;
+        let tenant = TenantId(request.tenant);
+        shard.check_ephemeral(tenant, false)?;
+        let Some((queue, partition)) = convert::place(&request.ask) else {
+            return Err(ApiError::unsupported());
+        };
+        if let Some(partition) = partition
+            && let Home::Elsewhere(owner) = shard.home_of(tenant, queue, partition)?
+        {
+            return Ok(Started::Moved(owner.id.to_string()));
+        }
+        let to = shard.owner(tenant, queue);
+        let waits = request.ask.waits();
+        let ask = convert::ask(tenant, request.ask).ok_or_else(ApiError::unsupported)?;
+        Ok(if waits {
+            let permit = shard.park_permit()?;
+            Started::Asked(shard.peers.ask_parked(to, ask), Some(permit))
+        } else {
+            Started::Asked(shard.ask(to, ask)?, None)
+        })
+    }
+
+    fn finish(&self, id: u32, reply: ReplyHere<DataProtocol>) {
+        let ReplyHere { answer, follow } = reply;
+        let answer = match answer {
+            protocol::Answer::Pushed(messages) => Answer::Pushed(messages),
+            protocol::Answer::Popped(popped) => match popped.claim {
+                None => Answer::Popped { body: popped.body, has_claim: false },
+                Some(claim) => {
+                    let claimed = Claimed::There(claim, follow);
+                    let delivered = self.connection.borrow_mut().deliver(id, popped.body, claimed);
+                    if let Err((_, claimed)) = delivered {
+                        claimed.give_back(&self.shard);
+                    }
+                    return self.wake.notify();
+                }
+            },
+            protocol::Answer::Reply(reply) => match reply.code {
+                // A refusal keeps its word and its pause.
+                Some(_) => Answer::Refused(convert::refusal_of(&reply)),
+                None => Answer::Reply { status: reply.status, body: reply.body },
+            },
+            protocol::Answer::Refused(error) => Answer::Refused(refusal(&error)),
+            protocol::Answer::Elsewhere | protocol::Answer::Piece(_) | protocol::Answer::Observed(_) => {
+                unreachable!("not asked for by another node")
+            }
+        };
+        self.answer(id, answer);
+    }
+
+    fn answer(&self, id: u32, answer: Answer) {
+        // Where nobody waits for it any more, or it does not fit, the connection has said what is to be said.
+        let _undelivered = self.connection.borrow_mut().answer(id, answer);
+        self.wake.notify();
+    }
+
+    /// The connection has ended: nobody waits for anything, and what was handed out goes back.
+    fn end(&self) {
+        drop(self.asking.take());
+        let ended = self.connection.replace(Accepted::new(
+            self.shard.node.cluster.as_ref().expect("it was served").secret.clone(),
+            "",
+            [0; 16],
+            Limits::default(),
+        ));
+        for claimed in ended.end().claims {
+            claimed.give_back(&self.shard);
+        }
+    }
+}
+
+/// What became of a request's start.
+enum Started {
+    Asked(AskedHere<DataProtocol>, Option<ParkedPermit>),
+    Moved(String),
+}
+
+/// Whether the peer takes so little that nothing more is to be taken from it.
+fn written_is_behind(connection: &RefCell<Accepted<Claimed>>) -> bool {
+    connection.borrow().waiting_bytes() >= Limits::default().waiting_bytes_max
+}
+
+fn refusal(error: &ApiError) -> Refusal {
+    Refusal {
+        code: error.code.word().to_owned(),
+        message: error.message.clone(),
+        retry_after_s: error.retry_after_s(),
+    }
+}
