@@ -69,6 +69,8 @@ enum ServeError {
     #[error(transparent)]
     Check(#[from] CheckError),
     #[error(transparent)]
+    Cluster(#[from] mesh::ClusterError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Auth(#[from] AuthError),
@@ -93,7 +95,7 @@ enum ServeError {
 impl ServeError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Placement(_) | Self::Port { .. } | Self::MeshPort { .. } => Exit::Configuration,
+            Self::Placement(_) | Self::Port { .. } | Self::MeshPort { .. } | Self::Cluster(_) => Exit::Configuration,
             // More connections were asked for than the open files carry: the setting is wrong.
             Self::Check(CheckError::OpenFiles { .. }) => Exit::Configuration,
             Self::Store(error) if error.is_configuration() => Exit::Configuration,
@@ -142,7 +144,11 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let config = data_config(&settings, reserved.address(), max_connections);
     let lines = roles::lines(&roles, shards);
     let (auth, _fetcher) = auth::authentication(&settings.jwt)?.map(|found| tokens(found, &settings)).unzip();
-    let node = Node::new(config, auth, tls, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    let mesh_listen = mesh_reserved.as_ref().map_or(mesh_address, ReservedPort::address);
+    let mesh_config = mesh::config(&settings, server_id, boot_epoch, mesh_listen, reserved.address());
+    let cluster = mesh::cluster(&settings, &mesh_config)?;
+    mesh::log(&settings, &mesh_config, matches!(settings.storage.config(), DatabaseConfig::Postgres(_)));
+    let node = Node::new(config, auth, tls, cluster, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
     let health = {
         let node = Arc::clone(&node);
@@ -151,9 +157,6 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let (store, declared) = Store::open(store_config(&settings), data_dir.path(), health)?;
     tracing::info!("connections: at most {max_connections}, of {} open files", open_files);
 
-    let mesh_listen = mesh_reserved.as_ref().map_or(mesh_address, ReservedPort::address);
-    let mesh_config = mesh::config(&settings, server_id, boot_epoch, mesh_listen, reserved.address());
-    mesh::log(&settings, &mesh_config, matches!(settings.storage.config(), DatabaseConfig::Postgres(_)));
     let left = Left::default();
     let mut mesh_lanes = lanes::<MeshProtocol>(shards + ROLE_SEATS, MeshOptions::default());
     let mut mesh_seat = Some(MeshSeat {

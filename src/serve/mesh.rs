@@ -1,10 +1,19 @@
 //! What the mesh role is told at its start, and what operators are told about it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
+use queen_data::Cluster;
 use queen_fabric::protocol::mesh::Alone;
 use queen_mesh::{Config, MeshConfig};
 use queen_wire::mesh::{Identity, Secret};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 
 use crate::settings::Settings;
 
@@ -41,6 +50,49 @@ pub(super) fn config(
             member_ttl_ms: settings.ephemeral.member_ttl_ms,
         },
         listen,
+    }
+}
+
+/// Why this broker cannot be one of several.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClusterError {
+    /// The file of authorities.
+    #[error("QUEEN_PEER_TLS_CA={path:?} {reason}; name a file of PEM certificates")]
+    Authorities {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// What rustls says.
+    #[error("TLS to peers cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// What makes this broker one of several: peers that prove themselves.
+pub(super) fn cluster(settings: &Settings, config: &MeshConfig) -> Result<Option<Cluster>, ClusterError> {
+    let (None, Some(secret)) = (config.alone, &config.node.secret) else { return Ok(None) };
+    let roots = authorities(settings.mesh.peer_tls_ca.as_deref())?;
+    let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Some(Cluster { me: config.node.me.clone(), secret: secret.clone(), tls: Arc::new(tls) }))
+}
+
+fn authorities(file: Option<&str>) -> Result<RootCertStore, ClusterError> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = file else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let wrong = |reason: String| ClusterError::Authorities { path: path.to_owned(), reason };
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    match roots.add_parsable_certificates(found) {
+        (0, _) => Err(wrong("holds no certificate".to_owned())),
+        _ => Ok(roots),
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Mesh {
     pub secret: Option<Secret>,
     /// `QUEEN_MESH_LEGACY_HELLO`; `None` is only without a secret, see [`Mesh::is_legacy`].
     pub legacy_hello: Option<bool>,
+    /// `QUEEN_PEER_TLS_CA`: the file of the authorities that peers' certificates are verified by; `None` is the system's.
+    pub peer_tls_ca: Option<String>,
     /// `QUEEN_SYNC_HEARTBEAT_MS`
     pub heartbeat_ms: u64,
     /// `QUEEN_SYNC_DEAD_THRESHOLD_MS`
@@ -43,6 +45,7 @@ impl Default for Mesh {
             server_id: None,
             secret: None,
             legacy_hello: None,
+            peer_tls_ca: None,
             heartbeat_ms: 0,
             dead_threshold_ms: 0,
         }

@@ -521,6 +521,14 @@ pub(super) const TABLE: &[Setting] = &[
         kind: Kind::OptionalBoolean(field!(mesh.legacy_hello)),
     },
     Setting {
+        name: "QUEEN_PEER_TLS_CA",
+        aliases: &[],
+        unset: Unset::Derived("the system's"),
+        unit: "",
+        meaning: "The file of the authorities, in PEM, by which the HTTP port of a peer is verified that speaks TLS.",
+        kind: Kind::Text(field!(mesh.peer_tls_ca)),
+    },
+    Setting {
         name: "QUEEN_SYNC_ENABLED",
         aliases: &[],
         unset: Unset::Value("true"),

@@ -8,6 +8,7 @@ mod administration;
 mod cluster;
 #[cfg(feature = "engine-peer")]
 mod engine;
+mod forwarding;
 mod handshakes;
 mod loss;
 mod peer;

@@ -80,9 +80,14 @@ impl Shard {
             let seen = self.mesh.members_version();
             let asked = port.ask_parked(mesh_seat(port.shards()), MeshAsk::WatchMembers { seen });
             match asked.await.answer {
-                MeshAnswer::Members(members) => self.mesh.members.replace(Some(members)),
+                MeshAnswer::Members(members) => {
+                    if self.node.cluster.is_some() {
+                        self.links.follow(&self, &members);
+                    }
+                    self.mesh.members.replace(Some(members));
+                }
                 other => unreachable!("asked for members, not for {other:?}"),
-            };
+            }
         }
     }
 

@@ -126,7 +126,7 @@ pub struct RequestAsk {
 }
 
 /// One pop.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PopAsk {
     /// The queue.
     pub key: QueueKey,

@@ -95,6 +95,9 @@ impl Shard {
             auto_ack: ask.auto_ack,
             wait_ms: ask.wait_ms,
         };
+        if ask.unless_empty && !self.engine.borrow().has_partitions(ask.key.tenant, &ask.key.queue) {
+            return Some(Answer::Elsewhere);
+        }
         let waiter = self.outlet.waiters().borrow_mut().add_there(ticket);
         let outcome = self.pop_here(self.engine_now_ms(), pop, waiter);
         let mut waiters = self.outlet.waiters().borrow_mut();

@@ -25,6 +25,7 @@ use crate::{
     admission::Auth,
     budget::{Counted, Share},
     clock::Clock,
+    cluster::Links,
     connection::{Buffers, Out},
     ephemeral::declare::Declarations,
     grants::Grants,
@@ -86,6 +87,7 @@ pub(crate) struct Shard {
     pub(crate) peers: Port<DataProtocol>,
     pub(crate) store: StoreLane,
     pub(crate) mesh: MeshLane,
+    pub(crate) links: Links,
     pub(crate) declarations: Declarations,
     pub(crate) grants: Grants,
     /// Judges tokens, where they are asked for.
@@ -124,6 +126,7 @@ impl Shard {
             outlet: Outlet::new(node.boot_epoch, peers.clone()),
             store: StoreLane::new(seed.store.open()),
             mesh: MeshLane::new(seed.mesh.open()),
+            links: Links::default(),
             declarations: Declarations::new(),
             grants: Grants::new(),
             authenticator: RefCell::new(node.auth.as_ref().map(Auth::authenticator)),

@@ -47,7 +47,8 @@ pub(super) async fn dial(cluster: &Cluster, http_addr: &str) -> io::Result<(Stre
         Stream::Plain(tcp)
     };
     let authority = http_addr.split_once("://").map_or(http_addr, |(_, authority)| authority);
-    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: {LABEL}\r\n\r\n");
+    let request =
+        format!("GET {PATH} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: {LABEL}\r\n\r\n");
     write_all(&mut stream, request.as_bytes()).await?;
     let said = read_head(&mut stream).await?;
     Ok((stream, said))

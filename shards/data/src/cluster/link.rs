@@ -86,9 +86,10 @@ impl Link {
         let slot = Rc::<Slot>::default();
         let id = connection.request(request, Rc::clone(&slot)).map_err(|unsent| match unsent.error {
             SendError::NotUp => self.unreachable(),
-            SendError::TooLarge | SendError::Field(_) => {
-                ApiError::new(Code::PayloadTooLarge, format!("The request is too large for another node: {}", unsent.error))
-            }
+            SendError::TooLarge | SendError::Field(_) => ApiError::new(
+                Code::PayloadTooLarge,
+                format!("The request is too large for another node: {}", unsent.error),
+            ),
             error @ (SendError::TooMany | SendError::NoCredit | SendError::Full) => {
                 ApiError::overloaded(&format!("The way to the node that owns the partition is full: {error}"))
             }
@@ -254,7 +255,11 @@ impl Serving<'_> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(read) => {
                     if !read? {
-                        return Poll::Ready(if until_proved { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) });
+                        return Poll::Ready(if until_proved {
+                            Err(io::ErrorKind::UnexpectedEof.into())
+                        } else {
+                            Ok(())
+                        });
                     }
                 }
             }

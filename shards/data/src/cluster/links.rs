@@ -23,9 +23,8 @@ struct Kept {
 impl Links {
     /// The link to a member.
     pub(super) fn to(&self, member: &Member) -> Result<Rc<Link>, ApiError> {
-        self.named(&member.id).ok_or_else(|| {
-            ApiError::forward_failed(&format!("Node {} owns it, and is not linked to yet", member.id))
-        })
+        self.named(&member.id)
+            .ok_or_else(|| ApiError::forward_failed(&format!("Node {} owns it, and is not linked to yet", member.id)))
     }
 
     /// The link to the member of an id, if there is one.

@@ -4,6 +4,8 @@
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
 //! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
 
+mod acks;
+mod anywhere;
 mod convert;
 mod dial;
 mod forward;
@@ -19,6 +21,8 @@ use queen_wire::mesh::{Identity, Nonce, Secret};
 use rustls::ClientConfig;
 
 pub(crate) use self::{
+    acks::{AckHome, Scattered},
+    anywhere::Anywhere,
     forward::Forwarded,
     link::LinkClaim,
     links::Links,

@@ -15,9 +15,12 @@ use queen_fabric::{
     port::{Asked as AskedHere, Reply as ReplyHere},
     rt::{self, Notify, Task, within},
 };
-use queen_wire::peer::{Accepted, Answer, Ask, Asked, Limits, Read, Refusal, Request};
+use queen_wire::{
+    http::Request as HttpRequest,
+    peer::{Accepted, Answer, Asked, LABEL, Limits, Read, Refusal, Request},
+};
 
-use super::{Home, convert, pipe::Pipe};
+use super::{Home, PATH, convert, pipe::Pipe};
 use crate::{
     connection::{ParkedPermit, Stream},
     error::ApiError,
@@ -63,6 +66,15 @@ pub(crate) async fn serve(shard: &Rc<Shard>, stream: &mut Stream, early: Vec<u8>
         tracing::debug!(shard = shard.id(), "a peer link ended: {error}");
     }
     served.end();
+}
+
+impl Shard {
+    /// Whether a request asks for a peer link, and this node is one of several.
+    pub(crate) fn is_peer_link(&self, request: &HttpRequest<'_>) -> bool {
+        self.node.cluster.is_some()
+            && request.path == PATH
+            && request.upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(LABEL.as_bytes()))
+    }
 }
 
 impl Served {
@@ -225,9 +237,5 @@ fn written_is_behind(connection: &RefCell<Accepted<Claimed>>) -> bool {
 }
 
 fn refusal(error: &ApiError) -> Refusal {
-    Refusal {
-        code: error.code.word().to_owned(),
-        message: error.message.clone(),
-        retry_after_s: error.retry_after_s(),
-    }
+    Refusal { code: error.code.word().to_owned(), message: error.message.clone(), retry_after_s: error.retry_after_s() }
 }

@@ -8,13 +8,14 @@ use std::{
 };
 
 use queen_ephemeral::WaiterId;
-use queen_fabric::port::Asked;
+use queen_fabric::port::{Asked, Reply as AnswerOf};
 
 use super::{
     exchange::{Exchange, Exchanged},
     out::Frame,
 };
 use crate::{
+    cluster::{Anywhere, Forwarded, Scattered},
     durable::{Answered, Stored},
     error::ApiError,
     handed::Claimed,
@@ -75,6 +76,12 @@ pub(crate) enum Operation {
     Asked(Asked<DataProtocol>),
     /// Another shard has been asked for what may wait there.
     AskedParked { asked: Asked<DataProtocol>, _permit: ParkedPermit },
+    /// Another node has been asked, or will be if this one has nothing.
+    Forwarded(Box<Forwarded>),
+    /// As above, in the first place.
+    Anywhere(Box<Anywhere>),
+    /// Acks of partitions that several nodes own.
+    Scattered(Box<Scattered>),
     /// The store has been asked.
     Stored(Box<Stored>),
     /// A task of this shard is making it.
@@ -114,7 +121,7 @@ impl Outcome {
 }
 
 impl Operation {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
             Self::Waiting(waiting) => waiting.poll(cx).map(|given| match given {
                 Given::Popped(popped) => Outcome::Popped(popped.body, popped.claim.map(Claimed::Here)),
@@ -124,19 +131,28 @@ impl Operation {
             Self::Ended(outcome) => Poll::Ready(outcome.take().expect("not polled after its answer")),
             Self::Promised(promised) => promised.poll(cx).map(Outcome::Reply),
             Self::Stored(stored) => stored.poll(cx).map(|answered| Outcome::Stored(Box::new(answered))),
+            Self::Forwarded(forwarded) => forwarded.poll(cx),
+            Self::Anywhere(anywhere) => anywhere.poll(cx),
+            Self::Scattered(scattered) => scattered.poll(cx),
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
-                Poll::Ready(match reply.answer {
-                    Answer::Popped(popped) => {
-                        Outcome::Popped(popped.body, popped.claim.map(|claim| Claimed::There(claim, reply.follow)))
-                    }
-                    Answer::Pushed(messages) => Outcome::Pushed(messages),
-                    Answer::Reply(whole) => Outcome::Reply(*whole),
-                    Answer::Refused(error) => Outcome::Reply((*error).into()),
-                    Answer::Piece(_) | Answer::Observed(_) => {
-                        unreachable!("no client's request is answered with these")
-                    }
-                })
+                Poll::Ready(reply.into())
+            }
+        }
+    }
+}
+
+impl From<AnswerOf<DataProtocol>> for Outcome {
+    fn from(reply: AnswerOf<DataProtocol>) -> Self {
+        match reply.answer {
+            Answer::Popped(popped) => {
+                Self::Popped(popped.body, popped.claim.map(|claim| Claimed::There(claim, reply.follow)))
+            }
+            Answer::Pushed(messages) => Self::Pushed(messages),
+            Answer::Reply(whole) => Self::Reply(*whole),
+            Answer::Refused(error) => Self::Reply((*error).into()),
+            Answer::Elsewhere | Answer::Piece(_) | Answer::Observed(_) => {
+                unreachable!("no client's request is answered with these")
             }
         }
     }

@@ -28,10 +28,13 @@ pub(crate) use self::{
     stream::Stream,
 };
 use self::{held::Held, out::Handed};
-use crate::{dispatch::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
+use crate::{cluster, dispatch::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
+
+/// The answer to a peer that asks for its link.
+const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: queen-peer/1\r\n\r\n";
 
 /// Reads that one connection may take in a row before others get their turn.
 const READS_PER_TURN: usize = 8;
@@ -60,6 +63,11 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
                     return;
                 }
             }
+            Turn::Upgrade => {
+                let early = std::mem::take(&mut connection.input);
+                connection.slot.disarm();
+                return cluster::serve(&shard, &mut connection.stream, early).await;
+            }
             Turn::Close => {
                 // A response that says «close» is out.
                 connection.stream.finish();
@@ -76,6 +84,8 @@ enum Turn {
     Wait(Box<Later>),
     /// Wait for what decides about a request.
     Hold(Box<Held>),
+    /// Speak the peer link's protocol on it from here on.
+    Upgrade,
     /// End it in order.
     Close,
     /// The other side is gone already.
@@ -104,6 +114,8 @@ enum Next {
     Flush,
     /// The last request's response has to be waited for, or what decides about it.
     Wait(Awaited),
+    /// The connection speaks another protocol from here on.
+    Upgrade,
     /// The last response ends the connection.
     Close,
 }
@@ -120,6 +132,8 @@ struct Connection {
     eof: bool,
     /// The response that says so is on its way: after it, the connection ends.
     closing: bool,
+    /// Once what is written is out, it speaks the peer link's protocol.
+    upgrades: bool,
     /// What the socket did not take at once, or what was put off, and how much of it has left since.
     unsent: Vec<u8>,
     sent: usize,
@@ -159,6 +173,7 @@ impl Connection {
             fresh: false,
             eof: false,
             closing: false,
+            upgrades: false,
             unsent: Vec::new(),
             sent: 0,
             put_off: false,
@@ -182,6 +197,9 @@ impl Connection {
             }
             if self.closing {
                 return Poll::Ready(Turn::Close);
+            }
+            if self.upgrades {
+                return Poll::Ready(Turn::Upgrade);
             }
             let served = if self.fresh {
                 self.serve_input(cx)
@@ -368,6 +386,11 @@ impl Connection {
                     out.fail(&error);
                     break Next::Close;
                 }
+                Decoded::Request { request, consumed: taken } if shard.is_peer_link(&request) => {
+                    out.append_raw(SWITCHING);
+                    consumed += taken;
+                    break Next::Upgrade;
+                }
                 Decoded::Request { request, consumed: taken } => {
                     let keep_alive = request.keep_alive && !shard.node.is_stopping();
                     let (route, handled) = shard.handle(&request, started, &mut out);
@@ -413,6 +436,10 @@ impl Connection {
             Next::Wait(awaited) => {
                 self.fresh = !self.input.is_empty();
                 Some(awaited)
+            }
+            Next::Upgrade => {
+                self.upgrades = true;
+                None
             }
             Next::Close => {
                 self.closing = true;

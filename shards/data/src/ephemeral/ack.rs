@@ -7,6 +7,7 @@ use queen_wire::body::{AckBody, parse_ack};
 
 use super::{Call, Handled};
 use crate::{
+    cluster::AckHome,
     connection::{Operation, Out},
     error::ApiError,
     protocol::{AckAsk, Ask, QueueKey},
@@ -16,14 +17,33 @@ use crate::{
 impl Shard {
     pub(crate) fn ack(self: &Rc<Self>, call: &Call<'_>, out: &mut Out) -> Result<Handled, ApiError> {
         let body = parse_ack(call.request.body, self.node.config.json_depth_max)?;
-        let owner = self.owner(call.tenant, &body.queue);
-        let ask = ack_ask(call, body);
-        if owner != self.id() {
-            return Ok(call.later(Operation::Asked(self.ask(owner, Ask::Ack(Box::new(ask)))?)));
+        match self.ack_elsewhere(ack_ask(call, body))? {
+            Acking::Here(ask) => {
+                out.with_body(&call.frame, 200, |out| self.ack_here(call.now_ms, &ask, out));
+                Ok(Handled::Done)
+            }
+            Acking::Later(operation) => Ok(call.later(operation)),
         }
-        out.with_body(&call.frame, 200, |out| self.ack_here(call.now_ms, &ask, out));
-        Ok(Handled::Done)
     }
+
+    /// Sends acks to where they have to go, or gives them back for this shard's engine.
+    pub(super) fn ack_elsewhere(self: &Rc<Self>, ask: AckAsk) -> Result<Acking, ApiError> {
+        let owner = self.owner(ask.key.tenant, &ask.key.queue);
+        Ok(match self.home_of_acks(&ask)? {
+            AckHome::Here if owner == self.id() => Acking::Here(ask),
+            AckHome::Here => Acking::Later(Operation::Asked(self.ask(owner, Ask::Ack(Box::new(ask)))?)),
+            AckHome::Elsewhere(member) => Acking::Later(self.forward_acks(&member, ask)?),
+            AckHome::Several(homes) => Acking::Later(self.scatter_acks(ask, &homes)?),
+        })
+    }
+}
+
+/// Where acks are settled.
+pub(super) enum Acking {
+    /// By this shard's engine.
+    Here(AckAsk),
+    /// Their owners have been asked.
+    Later(Operation),
 }
 
 /// The acks of a body, for the queue's owner.

@@ -7,11 +7,15 @@ use std::rc::Rc;
 
 use queen_wire::body::{ExchangeBody, Span, parse_exchange};
 
-use super::{Call, Handled, ack::ack_ask, not_reserved, push::Pushing};
+use super::{
+    Call, Handled,
+    ack::{Acking, ack_ask},
+    not_reserved,
+    push::Pushing,
+};
 use crate::{
     connection::{Exchange, Frame, Later, Operation, Outcome, Part, Waits},
     error::ApiError,
-    protocol::Ask,
     reply::Reply,
     routes::Route,
     shard::Shard,
@@ -30,13 +34,15 @@ impl Shard {
     fn start_exchange(self: &Rc<Self>, call: &Call<'_>, body: ExchangeBody<'_>, spans: &[Span]) -> Handled {
         let acks = body.acks.map(|acks| {
             let ask = ack_ask(call, acks);
-            let owner = self.owner(call.tenant, &ask.key.queue);
-            if owner != self.id() {
-                return part(self.ask(owner, Ask::Ack(Box::new(ask))).map(Operation::Asked));
+            match self.ack_elsewhere(ask) {
+                Ok(Acking::Here(ask)) => {
+                    let mut results = Vec::new();
+                    self.ack_here(call.now_ms, &ask, &mut results);
+                    Part::Done(Outcome::Reply(Reply::json(200, results)))
+                }
+                Ok(Acking::Later(operation)) => Part::Waiting(operation),
+                Err(error) => part(Err(error)),
             }
-            let mut results = Vec::new();
-            self.ack_here(call.now_ms, &ask, &mut results);
-            Part::Done(Outcome::Reply(Reply::json(200, results)))
         });
         let pushes = body.pushes.map(|pushes| {
             let push = |push: queen_wire::body::ExchangePush<'_>| {
@@ -46,7 +52,7 @@ impl Shard {
                 }
                 match self.start_push(call, push.push, spans) {
                     Ok(Pushing::Done(messages)) => Part::Done(Outcome::Pushed(messages)),
-                    Ok(Pushing::Asked(asked)) => Part::Waiting(Operation::Asked(asked)),
+                    Ok(Pushing::Later(operation)) => Part::Waiting(operation),
                     Err(error) => Part::Done(Outcome::Reply(error.into())),
                 }
             };
@@ -58,7 +64,7 @@ impl Shard {
             if let Err(error) = not_reserved(pop.queue) {
                 return part(Err(error));
             }
-            if pop.wait_ms == 0 && self.owner(pop.tenant, pop.queue) == self.id() {
+            if pop.wait_ms == 0 && self.is_here(&pop) {
                 return match self.pop_now(call, pop) {
                     Ok(popped) => Part::Done(popped),
                     Err(error) => part(Err(error)),

@@ -35,7 +35,7 @@ impl Call<'_> {
 
 impl Shard {
     /// Sends a request to the shard that owns the queue, or says that its lane has no room.
-    fn ask(&self, owner: ShardId, ask: Ask) -> Result<Asked<DataProtocol>, ApiError> {
+    pub(crate) fn ask(&self, owner: ShardId, ask: Ask) -> Result<Asked<DataProtocol>, ApiError> {
         self.peers
             .ask(owner, ask)
             .map_err(|_| ApiError::overloaded("The lane to the shard that owns the queue is full"))

@@ -7,6 +7,7 @@ use queen_wire::target::PopQuery;
 
 use super::{Call, Handled, not_reserved};
 use crate::{
+    cluster::{DEFAULT_PARTITION, Home},
     connection::{Frame, Later, Operation, Out, Outcome as Settled, ParkedPermit, Waiting, Waits},
     error::{ApiError, Code},
     handed::Claimed,
@@ -23,7 +24,7 @@ impl Shard {
         let pop = self.asked_for(call, &query);
         not_reserved(pop.queue)?;
         let waits = pop.wait_ms > 0;
-        if !waits && self.owner(call.tenant, pop.queue) == self.id() {
+        if !waits && self.is_here(&pop) {
             return self.pop_at_once(call, pop, out);
         }
         let operation = self.pop_later(call, pop)?;
@@ -45,8 +46,21 @@ impl Shard {
         }
     }
 
+    /// Whether this shard's engine is to be asked, and no other.
+    pub(super) fn is_here(&self, pop: &Pop<'_>) -> bool {
+        let partition = pop.partition.unwrap_or(DEFAULT_PARTITION);
+        self.owner(pop.tenant, pop.queue) == self.id()
+            && self.home_of(pop.tenant, pop.queue, partition).is_ok_and(|home| home == Home::Here)
+    }
+
     /// A pop whose answer has to be waited for, because it waits for messages or because another shard has the queue.
     pub(super) fn pop_later(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Operation, ApiError> {
+        match (self.home_of(pop.tenant, pop.queue, pop.partition.unwrap_or(DEFAULT_PARTITION))?, pop.partition) {
+            (Home::Here, _) => {}
+            (Home::Elsewhere(member), Some(_)) => return self.forward_pop(&member, owned(&pop)),
+            // Without a partition it is served what this node owns, as long as that is something.
+            (Home::Elsewhere(member), None) => return self.pop_anywhere(owned(&pop), member),
+        }
         let owner = self.owner(call.tenant, pop.queue);
         if owner == self.id() {
             return self.pop_or_park(call, pop);
@@ -123,5 +137,6 @@ fn owned(pop: &Pop<'_>) -> PopAsk {
         batch: pop.batch,
         auto_ack: pop.auto_ack,
         wait_ms: pop.wait_ms,
+        unless_empty: false,
     }
 }

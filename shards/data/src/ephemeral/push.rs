@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use queen_fabric::port::Asked;
 use queen_wire::{
     body::{PushBody, Span, parse_push},
     response::append_u64,
@@ -10,9 +9,10 @@ use queen_wire::{
 
 use super::{Call, Handled};
 use crate::{
+    cluster::Home,
     connection::{Operation, Out},
     error::{ApiError, Code},
-    protocol::{Ask, DataProtocol, PushAsk, QueueKey},
+    protocol::{Ask, PushAsk, QueueKey},
     shard::Shard,
 };
 
@@ -37,17 +37,23 @@ impl Shard {
                 out.pushed(&call.frame, messages);
                 Ok(Handled::Done)
             }
-            Pushing::Asked(asked) => Ok(call.later(Operation::Asked(asked))),
+            Pushing::Later(operation) => Ok(call.later(operation)),
         }
     }
 
     /// Pushes messages whose payloads are spans of the call's body, here or at the queue's owner.
-    pub(super) fn start_push(&self, call: &Call<'_>, push: PushBody<'_>, spans: &[Span]) -> Result<Pushing, ApiError> {
+    pub(super) fn start_push(
+        self: &Rc<Self>,
+        call: &Call<'_>,
+        push: PushBody<'_>,
+        spans: &[Span],
+    ) -> Result<Pushing, ApiError> {
         let body = call.request.body;
         self.take_rate(call, spans.len() as u64)?;
         let payloads = spans.iter().map(|span| &body[span.start as usize..span.end as usize]);
+        let home = self.home_of(call.tenant, &push.queue, &push.partition)?;
         let owner = self.owner(call.tenant, &push.queue);
-        if owner == self.id() {
+        if owner == self.id() && home == Home::Here {
             self.push_here(call.now_ms, call.tenant, &push.queue, &push.partition, payloads)?;
             return Ok(Pushing::Done(spans.len() as u32));
         }
@@ -61,7 +67,10 @@ impl Shard {
             .collect();
         let key = QueueKey { tenant: call.tenant, queue: push.queue.into_owned() };
         let ask = PushAsk { key, partition: push.partition.into_owned(), bytes, ends, reply_to: None };
-        Ok(Pushing::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?))
+        Ok(Pushing::Later(match home {
+            Home::Here => Operation::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?),
+            Home::Elsewhere(member) => self.forward_push(&member, ask)?,
+        }))
     }
 
     pub(super) fn take_rate(&self, call: &Call<'_>, messages: u64) -> Result<(), ApiError> {
@@ -82,7 +91,7 @@ pub(super) enum Pushing {
     /// So many messages, here.
     Done(u32),
     /// Its owner has been asked.
-    Asked(Asked<DataProtocol>),
+    Later(Operation),
 }
 
 impl Out {

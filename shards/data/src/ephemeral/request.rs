@@ -4,7 +4,7 @@
 //! way to it. One that the requester chose is where the hash of its name leads, and the whole request goes there: the
 //! inbox has to be open before anybody can see the message.
 
-use std::rc::Rc;
+use std::{future::poll_fn, rc::Rc};
 
 use queen_ephemeral::{
     Millis, TenantId, WaiterId,
@@ -15,9 +15,10 @@ use queen_wire::body::parse_request;
 
 use super::{Call, Handled, not_reserved};
 use crate::{
-    connection::{Later, Operation, Waiting, Waits},
+    cluster::{DEFAULT_PARTITION, Home},
+    connection::{Later, Operation, Outcome, Waiting, Waits},
     error::{ApiError, Code},
-    protocol::{Answer, Ask, PushAsk, QueueKey, RequestAsk},
+    protocol::{Ask, PushAsk, QueueKey, RequestAsk},
     shard::Shard,
     waiters::{Given, Place},
 };
@@ -50,15 +51,23 @@ impl Shard {
         }
         let permit = self.park_permit()?;
         self.take_rate(call, 1)?;
+        let home = match request.reply_to {
+            Some(name) => self.home_of(request.tenant, name, DEFAULT_PARTITION)?,
+            None => Home::Here,
+        };
+        let owned = |name: &str| RequestAsk {
+            key: QueueKey { tenant: request.tenant, queue: request.queue.to_owned() },
+            partition: request.partition.to_owned(),
+            payload: request.payload.to_owned(),
+            reply_to: name.to_owned(),
+            wait_ms: request.wait_ms,
+        };
         let operation = match request.reply_to.map(|name| (name, self.owner(request.tenant, name))) {
+            Some((name, _)) if let Home::Elsewhere(member) = &home => {
+                self.forward_request(member, owned(name), permit)?
+            }
             Some((name, owner)) if owner != self.id() => {
-                let ask = RequestAsk {
-                    key: QueueKey { tenant: request.tenant, queue: request.queue.to_owned() },
-                    partition: request.partition.to_owned(),
-                    payload: request.payload.to_owned(),
-                    reply_to: name.to_owned(),
-                    wait_ms: request.wait_ms,
-                };
+                let ask = owned(name);
                 let asked = self.peers.ask_parked(owner, Ask::Request(Box::new(ask)));
                 Operation::AskedParked { asked, _permit: permit }
             }
@@ -99,26 +108,30 @@ impl Shard {
                 &minted
             }
         };
-        let owner = self.owner(tenant, queue);
-        let pushed = if owner == self.id() {
-            self.push_request_here(now_ms, tenant, queue, partition, payload, reply_to)
-        } else {
+        let pushed = self.home_of(tenant, queue, partition).and_then(|home| {
+            let owner = self.owner(tenant, queue);
+            if owner == self.id() && home == Home::Here {
+                return self.push_request_here(now_ms, tenant, queue, partition, payload, reply_to);
+            }
             let key = QueueKey { tenant, queue: queue.to_owned() };
             let (bytes, ends) = (payload.to_owned(), vec![payload.len()]);
             let ask =
                 PushAsk { key, partition: partition.to_owned(), bytes, ends, reply_to: Some(reply_to.to_owned()) };
-            self.ask(owner, Ask::Push(Box::new(ask))).map(|asked| {
-                let shard = Rc::clone(self);
-                rt::spawn_local(async move {
-                    let Answer::Refused(error) = asked.await.answer else { return };
-                    let waiter = shard.engine.borrow_mut().close_inbox(inbox);
-                    if let Some(waiter) = waiter {
-                        shard.outlet.give(waiter, Given::Reply((*error).into()));
-                    }
-                })
-                .detach();
+            let mut pushing = match home {
+                Home::Here => Operation::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?),
+                Home::Elsewhere(member) => self.forward_push(&member, ask)?,
+            };
+            let shard = Rc::clone(self);
+            rt::spawn_local(async move {
+                let Outcome::Reply(refusal) = poll_fn(|cx| pushing.poll(cx)).await else { return };
+                let waiter = shard.engine.borrow_mut().close_inbox(inbox);
+                if let Some(waiter) = waiter {
+                    shard.outlet.give(waiter, Given::Reply(refusal));
+                }
             })
-        };
+            .detach();
+            Ok(())
+        });
         pushed.inspect_err(|_| {
             // Nobody has seen the inbox's name: it is still open.
             self.engine.borrow_mut().close_inbox(inbox);

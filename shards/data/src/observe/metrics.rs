@@ -39,6 +39,8 @@ pub(crate) struct Counters {
     pub(crate) longest_turn_us: u64,
     pub(crate) lag_us: u64,
     pub(crate) lag_samples: u64,
+    /// Requests that another node was asked.
+    pub(crate) forwarded: u64,
     pub(crate) durable_pushed: u64,
     pub(crate) durable_popped: u64,
     pub(crate) durable_acked: u64,
@@ -69,6 +71,7 @@ pub(crate) struct Metrics {
     longest_turn_us: Cell<u64>,
     lag_us: Cell<u64>,
     lag_samples: Cell<u64>,
+    forwarded: Cell<u64>,
     durable_pushed: Cell<u64>,
     durable_popped: Cell<u64>,
     durable_acked: Cell<u64>,
@@ -103,6 +106,7 @@ impl Metrics {
             longest_turn_us: Cell::default(),
             lag_us: Cell::default(),
             lag_samples: Cell::default(),
+            forwarded: Cell::default(),
             durable_pushed: Cell::default(),
             durable_popped: Cell::default(),
             durable_acked: Cell::default(),
@@ -135,6 +139,11 @@ impl Metrics {
     pub(crate) fn observe_lag(&self, lag: Duration) {
         add(&self.lag_us, lag.as_micros() as u64);
         add(&self.lag_samples, 1);
+    }
+
+    /// A request was sent to another node.
+    pub(crate) fn forwarded(&self) {
+        add(&self.forwarded, 1);
     }
 
     /// Messages were stored.
@@ -196,6 +205,7 @@ impl Metrics {
             longest_turn_us: self.longest_turn_us.get(),
             lag_us: self.lag_us.get(),
             lag_samples: self.lag_samples.get(),
+            forwarded: self.forwarded.get(),
             durable_pushed: self.durable_pushed.get(),
             durable_popped: self.durable_popped.get(),
             durable_acked: self.durable_acked.get(),

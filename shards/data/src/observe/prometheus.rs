@@ -206,7 +206,12 @@ fn ephemeral_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "Requests that wait for their reply.",
         sum(|shard| shard.engine.inboxes),
     );
-    page.single("queen_ephemeral_forwarded_total", "counter", "Requests forwarded to another node.", 0);
+    page.single(
+        "queen_ephemeral_forwarded_total",
+        "counter",
+        "Requests forwarded to another node.",
+        sum(|shard| shard.counters.forwarded),
+    );
     page.single("queen_ephemeral_wipes_total", "counter", "Partitions whose hand-over failed.", 0);
     page.single(
         "queen_ephemeral_bytes",

@@ -5,6 +5,11 @@ use crate::queue::{Partition, Queue};
 use crate::types::{Depth, GroupDepth, PartitionDepth, QueueRow, Stats, TenantId};
 
 impl Engine {
+    /// Whether a queue has a partition here that holds messages or parked pops.
+    pub fn has_partitions(&self, tenant: TenantId, queue: &str) -> bool {
+        self.find(tenant, queue).is_some_and(|queue| self.queues[queue].contents.is_some())
+    }
+
     /// The depth of one queue, for one group or for all. `None` if there is no such queue. A
     /// group that does not exist has everything pending: it would start at the oldest message.
     /// Costs a look at each cursor, and with a group at each message, for its bytes.
