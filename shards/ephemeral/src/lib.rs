@@ -5,6 +5,9 @@
 //! no wake-up to lose. Sockets, timers and threads are the caller's: it calls
 //! [`Engine::advance`] when [`Engine::next_deadline_ms`] says so.
 //!
+//! A partition moves to another node's engine as a [`Parcel`]: [`Engine::take_out`] there,
+//! [`Engine::put_in`] here. Carrying it, and carrying it once, is the caller's, too.
+//!
 //! ```
 //! use queen_ephemeral::{Delivery, Engine, EngineConfig, Pop, Popped, Sink, TenantId, WaiterId};
 //!

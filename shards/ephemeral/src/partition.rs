@@ -13,7 +13,10 @@
 //! ([`Cursor::returned`]) and what is out on lease. Everything else below `next` it has consumed.
 //! From `max(next, floor)` on, every slot is counted and untouched by the group: drops take the
 //! oldest, a message every group consumed was consumed by this one, and a group that is born
-//! while spent slots exist gets its cursor made at birth ([`Partition::adopt`]).
+//! while spent slots exist gets its cursor made at birth ([`Partition::adopt`]). Messages that
+//! are adopted from another engine in front of what is here lie below some groups' `next`: they
+//! are put among what came back to those ([`Partition::place_group`]). Only then can a message
+//! reach its TTL before one in front of it does, and its dead slot is buried at once.
 
 use std::collections::{BTreeMap, VecDeque};
 

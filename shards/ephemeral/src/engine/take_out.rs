@@ -105,7 +105,8 @@ impl Engine {
     /// had still to consume is in the parcel, too, as consumed by the group that it was delivered to. Settled, they go;
     /// given back, they are available here to that group alone: unless a parked pop gets them, the partition is among
     /// [`scan_partitions`](Self::scan_partitions) again and wants to be taken out once more. So nothing is lost with an
-    /// answer and nothing is there twice.
+    /// answer, and no group that is known here gets anything twice. (A group that is not, because it was born at the
+    /// other engine or is born here later, takes what then comes after for messages that it has not seen.)
     pub fn take_out<S: Sink>(
         &mut self,
         now_ms: Millis,
