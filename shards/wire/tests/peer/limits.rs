@@ -86,6 +86,16 @@ fn whoever_asks_without_a_credit_is_cut_off() {
 }
 
 #[test]
+fn a_cancelled_request_gives_its_credit_back_with_its_answer() {
+    let mut peer = ByHand::up(Limits { credit: 2, ..Limits::default() });
+    peer.send(&Frame::Request { id: 0, waits: false, request: push(b"1") }).expect("a credit");
+    assert_eq!(peer.send(&Frame::Cancel { id: 0 }), Ok(vec![Asked::Cancel { id: 0 }]));
+    assert_eq!(peer.received(), []);
+    assert_eq!(peer.accepted.answer(0, Answer::Pushed(1)), Err(Undelivered::Gone));
+    assert_eq!(peer.received(), [Frame::Answer { id: 0, answer: Answer::Cancelled }, Frame::Credit { requests: 1 }]);
+}
+
+#[test]
 fn no_more_requests_are_open_than_may_be() {
     let few = Limits { outstanding_max: 2, ..Limits::default() };
     let mut pair = Pair::up(few, Limits::default());
