@@ -8,10 +8,10 @@ use crate::{
     eventually, members,
 };
 
-const ROOMS: [&str; 6] = ["room-1", "room-2", "room-3", "room-4", "room-5", "room-6"];
+pub const ROOMS: [&str; 6] = ["room-1", "room-2", "room-3", "room-4", "room-5", "room-6"];
 
 /// The partitions of a queue that a node holds.
-fn held(broker: &Broker, queue: &str) -> Vec<String> {
+pub fn held(broker: &Broker, queue: &str) -> Vec<String> {
     let depth = broker.connect().get(&format!("/api/v1/ephemeral/queues/{queue}/depth"));
     if depth.status == 404 {
         return Vec::new();
@@ -24,14 +24,14 @@ fn held(broker: &Broker, queue: &str) -> Vec<String> {
 }
 
 /// Three nodes whose links are there, whichever shard of theirs is asked.
-fn three(settings: &[(&str, &str)]) -> Cluster {
+pub fn three(settings: &[(&str, &str)]) -> Cluster {
     let cluster = Cluster::start(3, settings);
     until_linked(&cluster.brokers);
     cluster
 }
 
 /// Waits until every node can ask every other, from each of its shards.
-fn until_linked(brokers: &[Broker]) {
+pub fn until_linked(brokers: &[Broker]) {
     for broker in brokers {
         for _ in 0..8 {
             let mut client = broker.connect();

@@ -9,6 +9,7 @@ mod cluster;
 #[cfg(feature = "engine-peer")]
 mod engine;
 mod forwarding;
+mod handover;
 mod handshakes;
 mod loss;
 mod peer;

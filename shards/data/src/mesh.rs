@@ -85,6 +85,7 @@ impl Shard {
                         self.links.follow(&self, &members);
                     }
                     self.mesh.members.replace(Some(members));
+                    self.handover.look();
                 }
                 other => unreachable!("asked for members, not for {other:?}"),
             }

@@ -13,7 +13,14 @@ use std::{
 
 use queen_fabric::budget::Pool;
 
-use crate::{admission::Auth, cluster::Cluster, config::DataConfig, grants::TenantPools, rate::Rates, tls::Tls};
+use crate::{
+    admission::Auth,
+    cluster::{Cluster, Handed},
+    config::DataConfig,
+    grants::TenantPools,
+    rate::Rates,
+    tls::Tls,
+};
 
 /// One shard as `/status` and the boot log show it.
 #[derive(Debug, Clone)]
@@ -52,6 +59,8 @@ pub struct Node {
     pub(crate) buffered: Pool,
     pub(crate) rates: Rates,
     pub(crate) tenants: TenantPools,
+    /// What was handed over to other nodes.
+    pub(crate) handed: Handed,
     stopping: AtomicBool,
     store_connected: AtomicBool,
     /// Data shards that still have connections to serve, counted down at a stop.
@@ -78,6 +87,7 @@ impl Node {
             buffered: Pool::new(config.max_buffered_bytes),
             rates: Rates::default(),
             tenants: TenantPools::default(),
+            handed: Handed::default(),
             config,
             auth,
             tls,

@@ -3,7 +3,7 @@
 //! A request crosses already parsed and owned; an answer crosses already rendered. Everything above a few words is
 //! boxed, so that a parcel stays within the lane's 64 bytes.
 
-use queen_ephemeral::{AckStatus, Claim, TenantId};
+use queen_ephemeral::{AckStatus, Claim, Parcel, TenantId};
 use queen_fabric::port::Protocol;
 use queen_wire::body::Options;
 
@@ -40,6 +40,8 @@ pub enum Ask {
     Reset(Box<QueueKey>),
     /// Remove a queue and its declaration.
     Delete(Box<QueueKey>),
+    /// Take a partition in that another node has handed over.
+    Adopt(Box<AdoptAsk>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),
     /// Read a piece of the listing.
@@ -66,6 +68,8 @@ pub enum Answer {
     Popped(Box<Popped>),
     /// The queue holds nothing on this node.
     Elsewhere,
+    /// A partition is this node's now.
+    Adopted,
     /// A whole response.
     Reply(Box<Reply>),
     /// A refusal.
@@ -108,6 +112,15 @@ impl PushAsk {
             &self.bytes[start..self.ends[index]]
         })
     }
+}
+
+/// A partition that another node has handed over.
+#[derive(Debug)]
+pub struct AdoptAsk {
+    /// That node's number for it.
+    pub transfer: u64,
+    /// What it is.
+    pub parcel: Parcel,
 }
 
 /// One request.

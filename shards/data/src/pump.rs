@@ -62,6 +62,10 @@ impl Shard {
             Ask::Ack(ack) => self.serve_ack(&ack),
             Ask::Configure(ask) => return self.declare_here(ask, AnswerTo::There(ticket)),
             Ask::Delete(key) => return self.delete_here(key, AnswerTo::There(ticket)),
+            Ask::Adopt(ask) => match self.adopt_here(&ask) {
+                Ok(()) => Answer::Adopted,
+                Err(error) => refused(error),
+            },
             Ask::Reset(key) => Answer::Reply(Box::new(self.reset_reply(&key))),
             Ask::Depth(ask) => Answer::Reply(Box::new(self.depth_reply(&ask))),
             Ask::Scan(ask) => Answer::Piece(Box::new(self.scan_here(&ask))),

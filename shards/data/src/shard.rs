@@ -25,7 +25,7 @@ use crate::{
     admission::Auth,
     budget::{Counted, Share},
     clock::Clock,
-    cluster::Links,
+    cluster::{Handover, Links},
     connection::{Buffers, Out},
     ephemeral::declare::Declarations,
     grants::Grants,
@@ -88,6 +88,9 @@ pub(crate) struct Shard {
     pub(crate) store: StoreLane,
     pub(crate) mesh: MeshLane,
     pub(crate) links: Links,
+    pub(crate) handover: Handover,
+    /// Connections that are peer links: they stay until the process ends.
+    pub(crate) peer_links: Cell<u64>,
     pub(crate) declarations: Declarations,
     pub(crate) grants: Grants,
     /// Judges tokens, where they are asked for.
@@ -127,6 +130,8 @@ impl Shard {
             store: StoreLane::new(seed.store.open()),
             mesh: MeshLane::new(seed.mesh.open()),
             links: Links::default(),
+            handover: Handover::default(),
+            peer_links: Cell::new(0),
             declarations: Declarations::new(),
             grants: Grants::new(),
             authenticator: RefCell::new(node.auth.as_ref().map(Auth::authenticator)),
@@ -187,6 +192,9 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
     rt::spawn_local(Rc::clone(&shard).follow_control()).detach();
     rt::spawn_local(Rc::clone(&shard).listen_to_mesh()).detach();
     rt::spawn_local(Rc::clone(&shard).follow_members()).detach();
+    if shard.node.cluster.is_some() {
+        rt::spawn_local(Rc::clone(&shard).hand_over()).detach();
+    }
     let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
     listening();
     stop.await;
@@ -197,20 +205,35 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
 }
 
 impl Shard {
+    /// Whether a node that stops has still to hand over what is here: others are there to take it.
+    fn still_hands_over(&self) -> bool {
+        let members = self.mesh.members();
+        let (Some(members), true) = (members.as_ref(), self.node.cluster.is_some()) else { return false };
+        let has_left = !members.members.iter().any(|member| members.is_me(member));
+        let is_last = members.members.is_empty() || has_left && self.handover.is_done();
+        // Before it is known to have left, everything looks like its own.
+        !(is_last || !has_left && members.is_alone())
+    }
+
     /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace, and stays until no shard needs this
     /// one any more.
     async fn drain(&self) {
         let deadline_ms = self.now_ms() + self.node.config.shutdown_grace_ms;
         self.engine.borrow_mut().release_waiters(&mut &self.outlet);
         self.timers.wake_all_connections();
-        while self.connections.used() > 0 && self.now_ms() < deadline_ms {
+        while (self.connections.used() > self.peer_links.get() || self.still_hands_over())
+            && self.now_ms() < deadline_ms
+        {
             rt::sleep(DRAIN_TICK).await;
         }
         self.node.shard_is_drained();
         while !self.node.all_drained() && self.now_ms() < deadline_ms {
             rt::sleep(DRAIN_TICK).await;
         }
-        let left = self.connections.used();
+        if self.id() == 0 && self.node.cluster.is_some() {
+            self.node.handed.log();
+        }
+        let left = self.connections.used() - self.peer_links.get();
         if left > 0 {
             tracing::warn!(shard = self.id(), connections = left, "the grace is over: closing what is still open");
         }

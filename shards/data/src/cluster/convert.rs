@@ -17,6 +17,7 @@ pub(super) fn place(ask: &peer::Ask) -> Option<(&str, Option<&str>)> {
         peer::Ask::Pop(pop) => (&pop.queue, pop.partition.as_deref()),
         // It is served where the inbox is.
         peer::Ask::Request(request) => (&request.reply_to, Some(DEFAULT_PARTITION)),
+        peer::Ask::Chunk(chunk) => (&chunk.queue, Some(&chunk.partition)),
         // What is acked names its partition itself.
         peer::Ask::Ack(ack) => (&ack.queue, None),
         _ => return None,

@@ -146,7 +146,7 @@ impl Forwarded {
         let tenant = TenantId(self.request.tenant);
         let (queue, partition) = convert::place(&self.request.ask).expect("it was forwarded");
         let home = self.shard.home_of(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))?;
-        let named = self.shard.links.named(owner);
+        let named = (!owner.is_empty()).then(|| self.shard.links.named(owner)).flatten();
         match (named, home) {
             (Some(link), _) => Ok(OnItsWay::Elsewhere(link.ask(&self.request)?)),
             (None, Home::Elsewhere(member)) => {

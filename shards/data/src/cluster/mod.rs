@@ -3,16 +3,20 @@
 //! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
 //! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
+//! When the members change, what is another node's by then goes to it ([`handover`]).
 
 mod acks;
 mod anywhere;
 mod convert;
 mod dial;
 mod forward;
+mod handover;
 mod link;
 mod links;
+mod parcel;
 mod pipe;
 mod placement;
+mod routed;
 mod serve;
 
 use std::sync::Arc;
@@ -24,9 +28,11 @@ pub(crate) use self::{
     acks::{AckHome, Scattered},
     anywhere::Anywhere,
     forward::Forwarded,
+    handover::{Handed, Handover},
     link::LinkClaim,
     links::Links,
     placement::{DEFAULT_PARTITION, Home},
+    routed::Routed,
     serve::serve,
 };
 

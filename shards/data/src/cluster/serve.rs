@@ -17,15 +17,15 @@ use queen_fabric::{
 };
 use queen_wire::{
     http::Request as HttpRequest,
-    peer::{Accepted, Answer, Asked, LABEL, Limits, Read, Refusal, Request},
+    peer::{Accepted, Answer, Ask, Asked, Chunk, LABEL, Limits, Read, Refusal, Request},
 };
 
-use super::{Home, PATH, convert, pipe::Pipe};
+use super::{Home, PATH, convert, parcel, pipe::Pipe};
 use crate::{
     connection::{ParkedPermit, Stream},
-    error::ApiError,
+    error::{ApiError, Code},
     handed::Claimed,
-    protocol::{self, DataProtocol},
+    protocol::{self, AdoptAsk, DataProtocol},
     shard::Shard,
 };
 
@@ -41,8 +41,17 @@ struct Served {
     connection: RefCell<Accepted<Claimed>>,
     /// What is being asked of shards, by the request's number. Dropped, nobody waits for it.
     asking: RefCell<HashMap<u32, Task<()>>>,
+    /// Partitions that are coming, by transfer, as far as they have come.
+    coming: RefCell<HashMap<u64, Coming>>,
     /// There is something to send.
     wake: Notify,
+}
+
+/// A partition that is coming.
+#[derive(Default)]
+struct Coming {
+    pieces: u32,
+    bytes: Vec<u8>,
 }
 
 /// Serves a connection that speaks the peer link's protocol from here on, until either end closes it.
@@ -53,6 +62,7 @@ pub(crate) async fn serve(shard: &Rc<Shard>, stream: &mut Stream, early: Vec<u8>
         shard: Rc::clone(shard),
         connection: RefCell::new(Accepted::new(secret, id, super::nonce(), Limits::default())),
         asking: RefCell::default(),
+        coming: RefCell::default(),
         wake: Notify::new(),
     });
     let mut pipe = Pipe::new(stream, early);
@@ -147,6 +157,7 @@ impl Served {
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
+            Ok(Started::Done(answer)) => self.answer(id, answer),
             Ok(Started::Moved(owner)) => self.answer(id, Answer::Moved { owner }),
             Err(error) => self.answer(id, Answer::Refused(refusal(&error))),
         }
@@ -156,7 +167,9 @@ impl Served {
     fn start(&self, request: Request) -> Result<Started, ApiError> {
         let shard = &self.shard;
         let tenant = TenantId(request.tenant);
-        shard.check_ephemeral(tenant, false)?;
+        if !matches!(request.ask, Ask::Chunk(_)) {
+            shard.check_ephemeral(tenant, false)?;
+        }
         let Some((queue, partition)) = convert::place(&request.ask) else {
             return Err(ApiError::unsupported());
         };
@@ -166,6 +179,9 @@ impl Served {
             return Ok(Started::Moved(owner.id.to_string()));
         }
         let to = shard.owner(tenant, queue);
+        if let Ask::Chunk(chunk) = request.ask {
+            return self.take_piece(tenant, chunk);
+        }
         let waits = request.ask.waits();
         let ask = convert::ask(tenant, request.ask).ok_or_else(ApiError::unsupported)?;
         Ok(if waits {
@@ -174,6 +190,41 @@ impl Served {
         } else {
             Started::Asked(shard.ask(to, ask)?, None)
         })
+    }
+
+    /// Takes a piece of a partition in; with the last one it goes to the shard that has the queue.
+    fn take_piece(&self, tenant: TenantId, chunk: Chunk) -> Result<Started, ApiError> {
+        let shard = &self.shard;
+        let mut coming = self.coming.borrow_mut();
+        let begun = coming.entry(chunk.transfer).or_default();
+        match chunk.index.cmp(&begun.pieces) {
+            // It came before; its answer was lost.
+            std::cmp::Ordering::Less => return Ok(Started::Done(Answer::Adopted)),
+            std::cmp::Ordering::Greater => {
+                coming.remove(&chunk.transfer);
+                return Err(ApiError::forward_failed("A piece of the partition is missing"));
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        begun.pieces += 1;
+        begun.bytes.extend_from_slice(&chunk.bytes);
+        let most = shard.node.config.ephemeral_max_bytes.saturating_mul(2);
+        if begun.bytes.len() as u64 > most {
+            coming.remove(&chunk.transfer);
+            return Err(ApiError::overloaded("The partition is larger than this node may hold"));
+        }
+        if !chunk.last {
+            return Ok(Started::Done(Answer::Adopted));
+        }
+        let whole = coming.remove(&chunk.transfer).expect("just seen");
+        let parcel = parcel::decode(&whole.bytes).map_err(|error| ApiError::forward_failed(&error.to_string()))?;
+        let is_it = (parcel.tenant(), parcel.queue(), parcel.partition()) == (tenant, &*chunk.queue, &*chunk.partition);
+        if !is_it {
+            return Err(ApiError::forward_failed("The pieces are of another partition"));
+        }
+        let to = shard.owner(tenant, parcel.queue());
+        let ask = protocol::Ask::Adopt(Box::new(AdoptAsk { transfer: chunk.transfer, parcel }));
+        Ok(Started::Asked(shard.ask(to, ask)?, None))
     }
 
     fn finish(&self, id: u32, reply: ReplyHere<DataProtocol>) {
@@ -192,11 +243,14 @@ impl Served {
                 }
             },
             protocol::Answer::Reply(reply) => match reply.code {
+                // Where it is now, the other node asks the members that it knows.
+                Some(Code::OwnerMoved) => Answer::Moved { owner: String::new() },
                 // A refusal keeps its word and its pause.
                 Some(_) => Answer::Refused(convert::refusal_of(&reply)),
                 None => Answer::Reply { status: reply.status, body: reply.body },
             },
             protocol::Answer::Refused(error) => Answer::Refused(refusal(&error)),
+            protocol::Answer::Adopted => Answer::Adopted,
             protocol::Answer::Elsewhere | protocol::Answer::Piece(_) | protocol::Answer::Observed(_) => {
                 unreachable!("not asked for by another node")
             }
@@ -228,6 +282,7 @@ impl Served {
 /// What became of a request's start.
 enum Started {
     Asked(AskedHere<DataProtocol>, Option<ParkedPermit>),
+    Done(Answer),
     Moved(String),
 }
 

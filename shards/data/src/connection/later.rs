@@ -15,7 +15,7 @@ use super::{
     out::Frame,
 };
 use crate::{
-    cluster::{Anywhere, Forwarded, Scattered},
+    cluster::{Anywhere, Forwarded, Routed, Scattered},
     durable::{Answered, Stored},
     error::ApiError,
     handed::Claimed,
@@ -76,9 +76,11 @@ pub(crate) enum Operation {
     Asked(Asked<DataProtocol>),
     /// Another shard has been asked for what may wait there.
     AskedParked { asked: Asked<DataProtocol>, _permit: ParkedPermit },
-    /// Another node has been asked, or will be if this one has nothing.
+    /// Another node has been asked.
     Forwarded(Box<Forwarded>),
-    /// As above, in the first place.
+    /// A pop that waits goes after its partition.
+    Routed(Box<Routed>),
+    /// This node is asked first, and another where it has nothing.
     Anywhere(Box<Anywhere>),
     /// Acks of partitions that several nodes own.
     Scattered(Box<Scattered>),
@@ -132,6 +134,7 @@ impl Operation {
             Self::Promised(promised) => promised.poll(cx).map(Outcome::Reply),
             Self::Stored(stored) => stored.poll(cx).map(|answered| Outcome::Stored(Box::new(answered))),
             Self::Forwarded(forwarded) => forwarded.poll(cx),
+            Self::Routed(routed) => routed.poll(cx),
             Self::Anywhere(anywhere) => anywhere.poll(cx),
             Self::Scattered(scattered) => scattered.poll(cx),
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
@@ -151,7 +154,7 @@ impl From<AnswerOf<DataProtocol>> for Outcome {
             Answer::Pushed(messages) => Self::Pushed(messages),
             Answer::Reply(whole) => Self::Reply(*whole),
             Answer::Refused(error) => Self::Reply((*error).into()),
-            Answer::Elsewhere | Answer::Piece(_) | Answer::Observed(_) => {
+            Answer::Adopted | Answer::Elsewhere | Answer::Piece(_) | Answer::Observed(_) => {
                 unreachable!("no client's request is answered with these")
             }
         }

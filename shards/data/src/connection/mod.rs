@@ -66,7 +66,10 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
             Turn::Upgrade => {
                 let early = std::mem::take(&mut connection.input);
                 connection.slot.disarm();
-                return cluster::serve(&shard, &mut connection.stream, early).await;
+                shard.peer_links.set(shard.peer_links.get() + 1);
+                cluster::serve(&shard, &mut connection.stream, early).await;
+                shard.peer_links.set(shard.peer_links.get() - 1);
+                return;
             }
             Turn::Close => {
                 // A response that says «close» is out.

@@ -55,6 +55,9 @@ impl Shard {
 
     /// A pop whose answer has to be waited for, because it waits for messages or because another shard has the queue.
     pub(super) fn pop_later(self: &Rc<Self>, call: &Call<'_>, pop: Pop<'_>) -> Result<Operation, ApiError> {
+        if pop.wait_ms > 0 && self.node.cluster.is_some() {
+            return self.pop_wherever(owned(&pop));
+        }
         match (self.home_of(pop.tenant, pop.queue, pop.partition.unwrap_or(DEFAULT_PARTITION))?, pop.partition) {
             (Home::Here, _) => {}
             (Home::Elsewhere(member), Some(_)) => return self.forward_pop(&member, owned(&pop)),

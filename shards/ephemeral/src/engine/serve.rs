@@ -85,6 +85,13 @@ impl Engine {
         self.release_inboxes(sink);
     }
 
+    /// Answers every parked pop with an empty delivery; inboxes stay open.
+    pub fn release_pops<S: Sink>(&mut self, sink: &mut S) {
+        for index in self.waiters.indexes() {
+            self.dismiss(index, sink);
+        }
+    }
+
     /// As [`release_waiters`](Self::release_waiters), for one tenant.
     pub fn release_waiters_of<S: Sink>(&mut self, tenant: TenantId, sink: &mut S) {
         for index in self.waiters.indexes() {

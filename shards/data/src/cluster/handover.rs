@@ -1,0 +1,253 @@
+//! Partitions that other nodes own by now go to them.
+//!
+//! When the members change, each shard ends the waits of its parked pops, which are asked again where their partitions are
+//! now, and walks its partitions. One that is another node's is taken out of the engine whole, travels in chunks, and is
+//! let go of once the other node has adopted it. Until then it is kept here and tried again: its new owner may be starting,
+//! or have yet to hear that it is the owner. A chunk may come twice, known by its transfer and index.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use queen_ephemeral::{Parcel, PartitionPlace, PutInLimits, TenantId};
+use queen_fabric::rt::{self, Notify, within};
+use queen_wire::peer::{Answer, Ask, CHUNK_BYTES_MAX, Chunk, Request};
+
+use super::{Home, parcel};
+use crate::{
+    error::{ApiError, Code},
+    protocol::AdoptAsk,
+    shard::Shard,
+};
+
+/// Places that one step of the walk looks at: well under a millisecond of work.
+const PLACES_PER_STEP: u32 = 2_000;
+
+/// Partitions that are taken out at a time: what is on its way is in memory twice.
+const PARCELS_AT_A_TIME: usize = 16;
+
+/// The pause before what was not adopted is tried again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long a chunk's answer is waited for.
+const CHUNK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Transfers that are remembered, so that one whose answer was lost is not adopted twice.
+const ADOPTED_MAX: usize = 4_096;
+
+/// What a shard hands over, and what it has adopted.
+#[derive(Default)]
+pub(crate) struct Handover {
+    /// The members have changed.
+    changed: Notify,
+    /// Something of other nodes' is still here.
+    is_busy: Cell<bool>,
+    last_transfer: Cell<u64>,
+    adopted: RefCell<VecDeque<u64>>,
+}
+
+/// Partitions that left a node with what they held, over all its shards.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    /// Partitions that had to go.
+    pub(crate) rings: AtomicU64,
+    /// Those that others have adopted.
+    pub(crate) delivered: AtomicU64,
+}
+
+impl Handed {
+    /// Says what became of what this node held, when it stops.
+    pub(crate) fn log(&self) {
+        let (rings, delivered) = (self.rings.load(Ordering::Relaxed), self.delivered.load(Ordering::Relaxed));
+        let lost = rings - delivered;
+        if lost > 0 {
+            tracing::error!("shutdown: ephemeral rings handed over rings={rings} delivered={delivered} lost={lost}");
+        } else {
+            tracing::info!("shutdown: ephemeral rings handed over rings={rings} delivered={delivered} lost=0");
+        }
+    }
+}
+
+impl Handover {
+    /// Whether everything that is here is this node's.
+    pub(crate) fn is_done(&self) -> bool {
+        !self.is_busy.get()
+    }
+
+    /// The members have changed: what is here may be others'.
+    pub(crate) fn look(&self) {
+        self.is_busy.set(true);
+        self.changed.notify();
+    }
+
+    /// Notes a transfer; false where it was known.
+    fn note(&self, transfer: u64) -> bool {
+        let mut adopted = self.adopted.borrow_mut();
+        if adopted.contains(&transfer) {
+            return false;
+        }
+        if adopted.len() >= ADOPTED_MAX {
+            adopted.pop_front();
+        }
+        adopted.push_back(transfer);
+        true
+    }
+
+    fn next_transfer(&self) -> u64 {
+        if self.last_transfer.get() == 0 {
+            let nonce = super::nonce();
+            self.last_transfer.set(u64::from_le_bytes(*nonce.first_chunk().expect("a nonce is longer")));
+        }
+        self.last_transfer.set(self.last_transfer.get().wrapping_add(1));
+        self.last_transfer.get()
+    }
+}
+
+/// A partition on its way.
+struct Leaving {
+    transfer: u64,
+    parcel: Parcel,
+    since_ms: u64,
+}
+
+impl Shard {
+    /// Hands partitions over, for as long as the shard runs.
+    pub(crate) async fn hand_over(self: Rc<Self>) {
+        let mut leaving: VecDeque<Leaving> = VecDeque::new();
+        loop {
+            if leaving.is_empty() && self.handover.is_done() {
+                self.handover.changed.wait().await;
+            }
+            self.release_moved();
+            self.take_out(&mut leaving).await;
+            let mut kept = VecDeque::new();
+            while let Some(mut one) = leaving.pop_front() {
+                if !self.ship(&mut one).await {
+                    kept.push_back(one);
+                }
+            }
+            leaving = kept;
+            let done = leaving.is_empty() && self.moved(1).await.is_empty();
+            self.handover.is_busy.set(!done);
+            if !leaving.is_empty() {
+                // Tried again after a moment, or as soon as there are other members.
+                let _or_later = within(RETRY, self.handover.changed.wait()).await;
+            }
+        }
+    }
+
+    /// Ends the waits of pops: each is asked again where its partition is now, which may be here.
+    fn release_moved(&self) {
+        self.outlet.refuse_those_released(Some(ApiError::owner_moved()));
+        self.engine.borrow_mut().release_pops(&mut &self.outlet);
+        self.outlet.refuse_those_released(None);
+    }
+
+    /// Partitions here that other nodes own, up to so many.
+    async fn moved(&self, most: usize) -> Vec<(TenantId, String, String)> {
+        let (mut found, mut from) = (Vec::new(), Some(PartitionPlace::default()));
+        while let Some(place) = from
+            && found.len() < most
+        {
+            from = self.engine.borrow().scan_partitions(place, PLACES_PER_STEP, &mut |row| {
+                let home = self.home_of(row.tenant, row.queue, row.partition);
+                if row.depth > 0 && matches!(home, Ok(Home::Elsewhere(_))) {
+                    found.push((row.tenant, row.queue.to_owned(), row.partition.to_owned()));
+                }
+            });
+            rt::yield_now().await;
+        }
+        found.truncate(most);
+        found
+    }
+
+    async fn take_out(&self, leaving: &mut VecDeque<Leaving>) {
+        let room = PARCELS_AT_A_TIME.saturating_sub(leaving.len());
+        for (tenant, queue, partition) in self.moved(room).await {
+            let taken = {
+                let mut engine = self.engine.borrow_mut();
+                engine.take_out(self.engine_now_ms(), tenant, &queue, &partition, &mut &self.outlet)
+            };
+            self.timers.rearm(self);
+            if let Some(parcel) = taken.parcel {
+                self.node.handed.rings.fetch_add(1, Ordering::Relaxed);
+                let (transfer, since_ms) = (self.handover.next_transfer(), self.now_ms());
+                leaving.push_back(Leaving { transfer, parcel, since_ms });
+            }
+        }
+    }
+
+    /// Sends a partition to its owner. False where that has not adopted it.
+    async fn ship(&self, leaving: &mut Leaving) -> bool {
+        let now_ms = self.now_ms();
+        leaving.parcel.grow_older(now_ms.saturating_sub(std::mem::replace(&mut leaving.since_ms, now_ms)));
+        let parcel = &leaving.parcel;
+        let (tenant, queue, partition) = (parcel.tenant(), parcel.queue(), parcel.partition());
+        let adopted = match self.home_of(tenant, queue, partition) {
+            Err(_) => false,
+            // It has come back to this node meanwhile.
+            Ok(Home::Here) => self.put_in(parcel).is_ok(),
+            Ok(Home::Elsewhere(owner)) => match self.links.to(&owner) {
+                Ok(link) => {
+                    let bytes = parcel::encode(parcel);
+                    let pieces: Vec<_> = bytes.chunks(CHUNK_BYTES_MAX).collect();
+                    let mut all = true;
+                    for (index, piece) in pieces.iter().enumerate() {
+                        let ask = Ask::Chunk(Chunk {
+                            transfer: leaving.transfer,
+                            index: index as u32,
+                            last: index + 1 == pieces.len(),
+                            queue: queue.to_owned(),
+                            partition: partition.to_owned(),
+                            bytes: piece.to_vec(),
+                        });
+                        let Ok(mut sent) = link.ask(&Request { tenant: tenant.0, access: 0, ask }) else {
+                            all = false;
+                            break;
+                        };
+                        let answer = within(CHUNK_PATIENCE, poll_fn(|cx| sent.poll(cx))).await;
+                        if !matches!(answer, Some(Ok(Answer::Adopted))) {
+                            all = false;
+                            break;
+                        }
+                    }
+                    all
+                }
+                Err(_) => false,
+            },
+        };
+        if adopted {
+            self.node.handed.delivered.fetch_add(1, Ordering::Relaxed);
+        }
+        adopted
+    }
+
+    /// Takes a partition that another node has handed over into this shard's engine, once.
+    pub(crate) fn adopt_here(&self, ask: &AdoptAsk) -> Result<(), ApiError> {
+        if self.handover.adopted.borrow().contains(&ask.transfer) {
+            return Ok(());
+        }
+        self.put_in(&ask.parcel)?;
+        self.handover.note(ask.transfer);
+        Ok(())
+    }
+
+    fn put_in(&self, parcel: &Parcel) -> Result<(), ApiError> {
+        self.make_room(parcel.tenant(), parcel.payload_bytes(), parcel.memory_bytes());
+        let limits = {
+            let engine = self.engine.borrow();
+            let quarter = self.node.config.ephemeral_max_bytes / 4 / self.peers.shards() as u64;
+            let memory = self.memory.cover(&self.node.memory, engine.memory_bytes() + parcel.memory_bytes());
+            let queues = self.queues.cover(&self.node.queues, engine.queues() + 1);
+            PutInLimits { memory_bytes: memory.saturating_add(quarter), queues }
+        };
+        let put = self.engine.borrow_mut().put_in(self.engine_now_ms(), parcel, limits, &mut &self.outlet);
+        self.timers.rearm(self);
+        put.map_err(|error| ApiError::new(Code::Overloaded, format!("Queue {:?}: {error}", parcel.queue())))
+    }
+}
