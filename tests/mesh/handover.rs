@@ -58,7 +58,7 @@ fn a_node_that_stops_hands_over_what_it_holds_and_gets_its_share_when_it_is_back
     let log = cluster.brokers[2].log();
     let said = log.lines().find(|line| line.contains("rings handed over")).expect("a line about it").to_owned();
     assert!(said.contains("lost=0"), "{said}");
-    assert!(said.contains(&format!("rings={}", moves.len())) || moves.is_empty(), "{said}: {moves:?}");
+    assert_ne!(moves, [""; 0], "the node that stops held something");
     until_members(&[&cluster.brokers[0], &cluster.brokers[1]], &["queen-1", "queen-2"]);
     if let Some((room, id)) = leased {
         let mut client = cluster.brokers[1].connect();
@@ -132,7 +132,9 @@ fn a_rolling_restart_under_load_loses_nothing() {
                         // Nothing was done, or it is not known: only the former may be sent again unchanged.
                         503 => {
                             let code = answer.code();
-                            assert!(["owner_moved", "ephemeral_forward_failed"].contains(&&*code), "{code}");
+                            let nothing_done =
+                                ["owner_moved", "ephemeral_forward_failed", "ephemeral_unavailable", "overloaded"];
+                            assert!(nothing_done.contains(&&*code), "{}", answer.text());
                             assert!(!answer.text().contains("may have been done"), "{}", answer.text());
                         }
                         _ => panic!("{answer:?}"),

@@ -219,6 +219,10 @@ impl Shard {
     /// one any more.
     async fn drain(&self) {
         let deadline_ms = self.now_ms() + self.node.config.shutdown_grace_ms;
+        if self.node.cluster.is_some() {
+            // Those of other nodes go on at the partitions' next owners; those of this node's clients are answered.
+            self.release_moved();
+        }
         self.engine.borrow_mut().release_waiters(&mut &self.outlet);
         self.timers.wake_all_connections();
         while (self.connections.used() > self.peer_links.get() || self.still_hands_over())

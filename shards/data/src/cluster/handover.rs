@@ -142,7 +142,7 @@ impl Shard {
     }
 
     /// Ends the waits of pops: each is asked again where its partition is now, which may be here.
-    fn release_moved(&self) {
+    pub(crate) fn release_moved(&self) {
         self.outlet.refuse_those_released(Some(ApiError::owner_moved()));
         self.engine.borrow_mut().release_pops(&mut &self.outlet);
         self.outlet.refuse_those_released(None);

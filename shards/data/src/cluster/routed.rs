@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use queen_fabric::rt::Deadline;
+
 use super::{DEFAULT_PARTITION, Home};
 use crate::{
     connection::{Operation, Outcome},
@@ -13,6 +15,9 @@ use crate::{
     protocol::{Ask, PopAsk},
     shard::Shard,
 };
+
+/// The pause before it is asked again: this node may not have heard yet where its partition goes.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// So often a pop goes after its partition: more moves than that within one wait are no hand-overs.
 const MOVES_MAX: u8 = 16;
@@ -23,7 +28,12 @@ pub(crate) struct Routed {
     pop: PopAsk,
     until: Instant,
     moves: u8,
-    operation: Operation,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked(Operation),
+    Pausing(Deadline),
 }
 
 impl Shard {
@@ -31,7 +41,13 @@ impl Shard {
     pub(crate) fn pop_wherever(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
         let until = Instant::now() + Duration::from_millis(pop.wait_ms);
         let operation = self.route_pop(pop.clone())?;
-        Ok(Operation::Routed(Box::new(Routed { shard: Rc::clone(self), pop, until, moves: 0, operation })))
+        Ok(Operation::Routed(Box::new(Routed {
+            shard: Rc::clone(self),
+            pop,
+            until,
+            moves: 0,
+            stage: Stage::Asked(operation),
+        })))
     }
 
     fn route_pop(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
@@ -53,19 +69,32 @@ impl Shard {
 impl Routed {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
-            let outcome = ready!(self.operation.poll(cx));
-            let is_moved = matches!(&outcome, Outcome::Reply(reply) if reply.code == Some(Code::OwnerMoved));
-            if !is_moved || self.moves >= MOVES_MAX {
-                return Poll::Ready(outcome);
-            }
-            self.moves += 1;
-            self.pop.wait_ms = self.until.saturating_duration_since(Instant::now()).as_millis() as u64;
-            if self.pop.wait_ms == 0 {
-                return Poll::Ready(Outcome::nothing(&self.pop.key.queue));
-            }
-            match self.shard.route_pop(self.pop.clone()) {
-                Ok(operation) => self.operation = operation,
-                Err(error) => return Poll::Ready(Outcome::Reply(error.into())),
+            match &mut self.stage {
+                Stage::Asked(operation) => {
+                    let outcome = ready!(operation.poll(cx));
+                    let is_moved = matches!(&outcome, Outcome::Reply(reply) if reply.code == Some(Code::OwnerMoved));
+                    if is_moved && self.shard.node.is_stopping() {
+                        return Poll::Ready(Outcome::nothing(&self.pop.key.queue));
+                    }
+                    if !is_moved || self.moves >= MOVES_MAX {
+                        return Poll::Ready(outcome);
+                    }
+                    self.moves += 1;
+                    let mut pause = Deadline::new();
+                    pause.set(Some(Instant::now() + PAUSE));
+                    self.stage = Stage::Pausing(pause);
+                }
+                Stage::Pausing(pause) => {
+                    ready!(pause.poll(cx));
+                    self.pop.wait_ms = self.until.saturating_duration_since(Instant::now()).as_millis() as u64;
+                    if self.pop.wait_ms == 0 {
+                        return Poll::Ready(Outcome::nothing(&self.pop.key.queue));
+                    }
+                    match self.shard.route_pop(self.pop.clone()) {
+                        Ok(operation) => self.stage = Stage::Asked(operation),
+                        Err(error) => return Poll::Ready(Outcome::Reply(error.into())),
+                    }
+                }
             }
         }
     }

@@ -178,6 +178,10 @@ impl Served {
         {
             return Ok(Started::Moved(owner.id.to_string()));
         }
+        if shard.node.is_stopping() && matches!(&request.ask, Ask::Pop(pop) if pop.wait_ms > 0) {
+            // Nothing waits here any more. The node that asks may not know yet that this one leaves.
+            return Ok(Started::Moved(String::new()));
+        }
         let to = shard.owner(tenant, queue);
         if let Ask::Chunk(chunk) = request.ask {
             return self.take_piece(tenant, chunk);
