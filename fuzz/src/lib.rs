@@ -9,6 +9,7 @@ mod http;
 mod json;
 mod mesh;
 mod message_id;
+mod peer;
 mod push;
 mod token;
 
@@ -18,5 +19,6 @@ pub use http::http;
 pub use json::json;
 pub use mesh::mesh;
 pub use message_id::message_id;
+pub use peer::peer;
 pub use push::push_body;
 pub use token::token;

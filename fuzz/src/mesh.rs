@@ -32,7 +32,7 @@ pub fn mesh(data: &[u8]) {
         && let Ok(step) = open.step(*tag, payload)
     {
         let ListenerStep::Proven(proven) = step else { panic!("without a secret nobody is asked to prove anything") };
-        assert!(proven.seal.is_none() && proven.peer.server_id != "me");
+        assert!(proven.seals.is_none() && proven.peer.server_id != "me");
         assert!(queen_wire::mesh::is_server_id(&proven.peer.server_id));
     }
 }

@@ -353,3 +353,81 @@ fn what_comes_on_a_mesh_connection_means_the_same_however_it_is_cut_and_proves_n
         ],
     );
 }
+
+#[test]
+fn what_comes_on_a_peer_link_is_over_once_and_proves_nothing() {
+    use queen_wire::{
+        mesh::append_frame,
+        peer::{
+            Ack, AckStatus, Answer, Ask, Declaration, DeclarationState, Frame, Pop, Push, QueueKey, Refusal, Request,
+        },
+    };
+    let text = str::to_owned;
+    let framed = |frames: &[Frame]| {
+        let mut out = Vec::new();
+        for frame in frames {
+            let (tag, payload) = frame.render().expect("a frame");
+            append_frame(&mut out, tag, &payload, None);
+        }
+        out
+    };
+    let ask = |id, ask: Ask| {
+        let waits = ask.waits();
+        Frame::Request { id, waits, request: Request { tenant: [7; 16], access: 3, ask } }
+    };
+    let answer = |id, answer| Frame::Answer { id, answer };
+    let pop = |wait_ms| {
+        let (queue, partition, group) = (text("q"), Some(text("p")), None);
+        Ask::Pop(Pop { queue, partition, group, batch: 9, auto_ack: false, wait_ms })
+    };
+    let (bytes, ends) = (b"{}[1]".to_vec(), vec![2, 5]);
+    let push = Ask::Push(Push { queue: text("q"), partition: text("p"), bytes, ends, reply_to: None });
+    let acks = vec![(text("e:1:p:7"), AckStatus::Retry)];
+    let key = QueueKey { tenant: [9; 16], queue: text("q") };
+    let state = DeclarationState::Declared(text("{}"));
+    let declaration = Declaration { key: key.clone(), updated_at_ms: 5, origin: text("n"), state };
+    let refusal = Refusal { code: text("queue_full"), message: text("full"), retry_after_s: Some(1) };
+    let popped = |has_claim| Answer::Popped { body: b"[1]".to_vec(), has_claim };
+    let seeds = [
+        framed(&[ask(0, pop(9)), ask(1, push), ask(2, pop(9)), Frame::Cancel { id: 0 }, Frame::Settled { id: 2 }]),
+        framed(&[ask(2, pop(0)), Frame::GiveBack { id: 2 }, ask(2, Ask::Declarations { after: Some(key) })]),
+        framed(&[
+            ask(1, Ask::Ack(Ack { queue: text("q"), group: Some(text("g")), acks })),
+            ask(4, Ask::Declare(declaration.clone())),
+            ask(7, Ask::Depth { queue: text("q"), group: None }),
+        ]),
+        framed(&[
+            Frame::Credit { requests: 3 },
+            answer(0, popped(true)),
+            answer(0, Answer::Empty),
+            answer(1, popped(false)),
+            answer(2, popped(true)),
+            answer(3, Answer::Refused(refusal)),
+        ]),
+        framed(&[
+            Frame::Credit { requests: 9 },
+            answer(1, Answer::Moved { owner: text("n") }),
+            answer(0, Answer::Declarations { declarations: vec![declaration], more: true }),
+            answer(2, Answer::Reply { status: 200, body: b"{}".to_vec() }),
+        ]),
+        b"\0\0\0\x05\x46\0\0\0\x01\0\0\0\x02\x41\x0c\0\0\0\x05\x42\0\0\0\0".to_vec(),
+    ];
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    run(
+        queen_fuzz::peer,
+        &seeds,
+        &[
+            b"\0\0\0\x05",
+            b"\0\0\0\x06\x41",
+            b"\0\0\0\x05\x42\0\0\0\0",
+            b"\0\0\0\x05\x43\0\0\0\x02",
+            b"\0\0\0\x05\x45\xff\xff\xff\xff",
+            b"\0\0\0\0",
+            b"\xff\xff\xff\xff",
+            b"\x01",
+            b"\xff",
+            b"\x40",
+            b"\x46",
+        ],
+    );
+}

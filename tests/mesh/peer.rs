@@ -42,7 +42,7 @@ impl Peer {
         let (tag, payload) = peer.read().expect("a challenge");
         let step = dialer.step(tag, &payload).expect("the broker's proof");
         peer.frame(&step.send);
-        peer.seal = step.proven.seal;
+        peer.seal = step.proven.seals.map(|seals| seals.forward);
         peer
     }
 

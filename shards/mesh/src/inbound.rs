@@ -64,8 +64,8 @@ impl Inbound {
                 State::Proving { listener, .. } => match listener.step(tag, payload).map_err(Fault::Handshake)? {
                     ListenerStep::Send((tag, payload)) => append_frame(&mut self.output, tag, &payload, None),
                     ListenerStep::Proven(proven) => {
-                        let is_proven = proven.seal.is_some();
-                        self.framing.trust(proven.seal);
+                        let is_proven = proven.seals.is_some();
+                        self.framing.trust(proven.seals.map(|seals| seals.forward));
                         let (id, epoch) = (proven.peer.server_id.as_str().into(), proven.peer.epoch);
                         self.state = State::Up { id, epoch, is_proven };
                         heard(Heard::Peer { peer: proven.peer, is_proven });

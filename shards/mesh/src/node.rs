@@ -207,8 +207,8 @@ impl Node {
     fn received_outbound(&mut self, peer: usize, bytes: &[u8], now_ms: u64) {
         match self.outbound[peer].received(bytes, self.config.heartbeat_ms, now_ms) {
             Ok(Answered::Nothing) => {}
-            Ok(Answered::Proven(proven)) => {
-                self.membership.listener_proved(peer, &proven.peer.server_id.as_str().into());
+            Ok(Answered::Proven(listener)) => {
+                self.membership.listener_proved(peer, &listener.server_id.as_str().into());
                 self.greet(peer);
             }
             Err(fault) => {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use queen_wire::mesh::{
-    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, Place, Proven, Seal, Secret,
-    append_frame,
+    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, PeerIdentity, Place, Proven, Seal,
+    Secret, append_frame,
 };
 
 use crate::node::{Connection, HANDSHAKE_MS, LABEL};
@@ -85,7 +85,7 @@ pub(crate) enum Answered {
     /// Not yet enough.
     Nothing,
     /// The listener has proved itself.
-    Proven(Proven),
+    Proven(PeerIdentity),
 }
 
 /// Why an outbound connection is closed.
@@ -170,9 +170,10 @@ impl Outbound {
         append_frame(&mut self.handshake, step.send.0, &step.send.1, None);
         let id: Arc<str> = step.proven.peer.server_id.as_str().into();
         self.server_id = Some(id);
-        self.up(connection, step.proven.seal.clone(), now_ms + heartbeat_ms);
+        let Proven { peer, seals } = step.proven;
+        self.up(connection, seals.map(|seals| seals.forward), now_ms + heartbeat_ms);
         self.backoff_ms = BACKOFF_MIN_MS;
-        Ok(Answered::Proven(step.proven))
+        Ok(Answered::Proven(peer))
     }
 
     /// The connection ended, or was never made. `legacy` is whether the old form may be tried; `jitter` is any number.

@@ -67,7 +67,7 @@ fn prove(node: &mut Node, connection: Connection, id: &str, epoch: u64, now_ms: 
     let challenge = frames(&node.take_output(connection, now_ms).expect("a challenge")).remove(0);
     let step = dialer.step(challenge.0, &challenge.1).expect("the node's proof");
     node.received(connection, &frame(step.send, None), now_ms);
-    step.proven.seal
+    step.proven.seals.map(|seals| seals.forward)
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub mod http;
 pub mod json;
 pub mod mesh;
 pub mod name;
+pub mod peer;
 pub mod response;
 mod scan;
 pub mod target;

@@ -6,11 +6,14 @@
 //!         ◀────── CHALLENGE {id, nonce, mac: HMAC(secret, "listener" ‖ T)}
 //!   PROOF {mac: HMAC(secret, "dialer" ‖ T)}   ──────▶
 //!   frames with MACs under HMAC(secret, "key" ‖ T) ─▶
+//!         ◀─ frames with MACs under HMAC(secret, "key-back" ‖ T)
 //! ```
 //!
 //! T is SHA-256 over a label, HELLO's payload as it was sent, and id and nonce of CHALLENGE, each with its u32 length in
 //! front. Each end contributes a nonce, so neither half can be replayed to another, and nothing in HELLO can be changed.
-//! This authenticates; it does not encrypt.
+//! This authenticates; it does not encrypt. The label tells kinds of connections apart: a mesh connection carries frames
+//! from the dialer only, a [peer link](crate::peer) both ways. Each direction has a key of its own, so that no frame can
+//! be sent back to whoever made it.
 //!
 //! The **old form**, which older brokers speak: HELLO `{server_id, nonce, mac: HMAC(secret, nonce)}` and nothing else. It
 //! can be replayed. It is spoken where it is allowed, and where there is no secret: then nothing is verified.
@@ -90,8 +93,17 @@ pub struct PeerIdentity {
 pub struct Proven {
     /// Who it is.
     pub peer: PeerIdentity,
-    /// What its frames are sealed with; `None` where it has proved nothing: it spoke the old form, or there is no secret.
-    pub seal: Option<Seal>,
+    /// What frames are sealed with; `None` where it has proved nothing: it spoke the old form, or there is no secret.
+    pub seals: Option<Seals>,
+}
+
+/// What the frames of a connection are sealed with: a key for each direction, the same at both ends.
+#[derive(Debug)]
+pub struct Seals {
+    /// Of the frames from the dialer to the listener.
+    pub forward: Seal,
+    /// Of those from the listener to the dialer.
+    pub back: Seal,
 }
 
 /// Why the exchange ended without a peer. The connection is closed.
@@ -192,8 +204,9 @@ impl Transcript {
         keyed(&secret.0, &[role.as_bytes(), &self.0])
     }
 
-    fn seal(&self, secret: &Secret) -> Seal {
-        Seal::new(self.mac(secret, "key").finalize().into_bytes().into())
+    fn seals(&self, secret: &Secret) -> Seals {
+        let seal = |role| Seal::new(self.mac(secret, role).finalize().into_bytes().into());
+        Seals { forward: seal("key"), back: seal("key-back") }
     }
 }
 
@@ -275,7 +288,7 @@ pub struct Dialer {
 pub struct DialerStep {
     /// The frame to send.
     pub send: (u8, Vec<u8>),
-    /// The listener. Frames to it are sealed with `seal`.
+    /// The listener.
     pub proven: Proven,
 }
 
@@ -347,7 +360,7 @@ impl Dialer {
         let peer = PeerIdentity { server_id: challenge.server_id, http_addr: None, epoch: None, places: false };
         Ok(DialerStep {
             send: (PROOF, serde_json::to_vec(&proof).expect("a text")),
-            proven: Proven { peer, seal: Some(transcript.seal(&self.secret)) },
+            proven: Proven { peer, seals: Some(transcript.seals(&self.secret)) },
         })
     }
 }
@@ -435,7 +448,7 @@ impl Listener {
             return Err(HandshakeError::Mac);
         }
         let peer = self.not_myself(peer)?;
-        Ok(ListenerStep::Proven(Proven { peer, seal: Some(transcript.seal(secret)) }))
+        Ok(ListenerStep::Proven(Proven { peer, seals: Some(transcript.seals(secret)) }))
     }
 
     fn not_myself(&self, peer: PeerIdentity) -> Result<PeerIdentity, HandshakeError> {
@@ -445,7 +458,7 @@ impl Listener {
 
 /// A peer of the old form: what it says about placement is nobody's word.
 fn unproven(peer: PeerIdentity) -> ListenerStep {
-    ListenerStep::Proven(Proven { peer: PeerIdentity { places: false, ..peer }, seal: None })
+    ListenerStep::Proven(Proven { peer: PeerIdentity { places: false, ..peer }, seals: None })
 }
 
 #[cfg(test)]
@@ -500,12 +513,21 @@ mod tests {
             places: true,
         };
         assert_eq!(here.peer, peer);
-        let (mut seal, mut framing) = (there.seal.expect("a key"), Framing::unproven());
-        framing.trust(here.seal);
+        let (there, here) = (there.seals.expect("keys"), here.seals.expect("keys"));
+        let (mut seal, mut framing) = (there.forward, Framing::unproven());
+        framing.trust(Some(here.forward));
         let mut out = Vec::new();
         append_frame(&mut out, 40, b"{\"enabled\":true}", Some(&mut seal));
         assert!(matches!(framing.next(&out), Ok(Next::Frame { tag: 40, .. })));
         assert_eq!(framing.next(&out), Err(FrameError::Mac), "a replay on the same connection");
+        let (mut seal, mut framing) = (here.back, Framing::unproven());
+        framing.trust(Some(there.back.clone()));
+        assert_eq!(framing.next(&out), Err(FrameError::Mac), "sent back to whoever made it");
+        let mut back = Vec::new();
+        append_frame(&mut back, 40, b"{\"enabled\":true}", Some(&mut seal));
+        let mut framing = Framing::unproven();
+        framing.trust(Some(there.back));
+        assert!(matches!(framing.next(&back), Ok(Next::Frame { tag: 40, .. })));
     }
 
     #[test]
@@ -516,10 +538,14 @@ mod tests {
         for payload in [&hello.1, &sent.1, &step.send.1] {
             let payload = String::from_utf8_lossy(payload);
             assert!(!payload.contains("s3cret"), "{payload}");
-            assert!(!payload.contains(&hex(&step.proven.seal.as_ref().expect("a key").key)), "{payload}");
+            let seals = step.proven.seals.as_ref().expect("keys");
+            assert!(
+                !payload.contains(&hex(&seals.forward.key)) && !payload.contains(&hex(&seals.back.key)),
+                "{payload}"
+            );
         }
         assert_eq!(format!("{:?}", secret("s3cret")), "(not shown)");
-        assert_eq!(format!("{:?}", step.proven.seal.expect("a key")), "Seal { frames: 0, .. }");
+        assert_eq!(format!("{:?}", step.proven.seals.expect("keys").forward), "Seal { frames: 0, .. }");
     }
 
     #[test]
@@ -613,7 +639,7 @@ mod tests {
         let (tag, old) = Dialer::old_form(Some(&secret("s3cret")), "old", &[5; 16]);
         let taken = proven(listener(Some("s3cret"), true).step(tag, &old));
         assert_eq!((taken.peer.server_id.as_str(), taken.peer.places), ("old", false));
-        assert!(taken.seal.is_none());
+        assert!(taken.seals.is_none());
         assert_eq!(listener(Some("s3cret"), false).step(tag, &old).expect_err("not allowed"), HandshakeError::Legacy);
         assert_eq!(listener(Some("other"), true).step(tag, &old).expect_err("another secret"), HandshakeError::Mac);
         let bare = br#"{"server_id":"old","nonce":"00","placement":"queen-tpc/1"}"#;
@@ -636,7 +662,7 @@ mod tests {
         let old = Dialer::old_form(None, "old", &[5; 16]);
         for (tag, payload) in [hello, old] {
             let taken = proven(listener(None, true).step(tag, &payload));
-            assert!(!taken.peer.places && taken.seal.is_none());
+            assert!(!taken.peer.places && taken.seals.is_none());
         }
     }
 

@@ -18,6 +18,6 @@ mod message;
 pub use frame::{FRAME_BYTES_MAX, FrameError, Framing, MAC_BYTES, Next, UNPROVEN_FRAME_BYTES_MAX, append_frame};
 pub use handshake::{
     Dialer, DialerStep, HandshakeError, Identity, Listener, ListenerStep, Nonce, PLACEMENT, PeerIdentity, Proven,
-    SERVER_ID_BYTES_MAX, Seal, Secret, is_server_id,
+    SERVER_ID_BYTES_MAX, Seal, Seals, Secret, is_server_id,
 };
 pub use message::{Administration, Candidate, Message, MessageError, PLACES_PER_FRAME, Place, QueueName};
