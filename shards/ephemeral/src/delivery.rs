@@ -2,6 +2,7 @@
 
 use crate::payload::{Chunks, Span};
 use crate::queue::{Contents, Partition};
+use crate::sequence;
 use crate::types::WaiterId;
 
 /// Where deliveries go.
@@ -57,7 +58,7 @@ impl<'a> Delivery<'a> {
             let chunks = *chunks.get_or_insert(&contents.chunks);
             Message {
                 partition: name,
-                sequence: taken.sequence,
+                sequence: sequence::shown(taken.sequence),
                 attempts: taken.attempts,
                 payload: chunks.get(taken.span),
                 reply_to: chunks.reply_to(taken.span),

@@ -5,6 +5,9 @@
 //! no wake-up to lose. Sockets, timers and threads are the caller's: it calls
 //! [`Engine::advance`] when [`Engine::next_deadline_ms`] says so.
 //!
+//! A partition moves to another node's engine as a [`Parcel`]: [`Engine::take_out`] there,
+//! [`Engine::put_in`] here. Carrying it, and carrying it once, is the caller's, too.
+//!
 //! ```
 //! use queen_ephemeral::{Delivery, Engine, EngineConfig, Pop, Popped, Sink, TenantId, WaiterId};
 //!
@@ -36,9 +39,11 @@ mod engine;
 pub mod id;
 pub mod inbox;
 mod leases;
+mod parcel;
 mod partition;
 mod payload;
 mod queue;
+mod sequence;
 mod slab;
 mod tenants;
 mod types;
@@ -47,10 +52,12 @@ mod wheel;
 
 pub use delivery::{Claim, Delivery, Message, Sink};
 pub use engine::{
-    Engine, GROUP_BYTES, INBOX_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, QUEUE_BYTES,
+    Engine, GROUP_BYTES, INBOX_BYTES, LEASE_BYTES, MESSAGE_BYTES, PARKED_BYTES, PARTITION_BYTES, PartitionPlace,
+    PartitionRow, PutInError, PutInLimits, QUEUE_BYTES, TakenOut, UnparkedPop,
 };
 pub use id::MessageId;
 pub use inbox::InboxId;
+pub use parcel::{MalformedParcel, Parcel, ParcelBuilder, ParcelGroup, ParcelMessage, Redelivery};
 pub use types::{
     AckOutcome, AckStatus, ConfigureError, Deleted, Depth, Drops, EngineConfig, GroupDepth, InboxAddress, InboxInUse,
     Limits, ParkId, PartitionDepth, Policy, Pop, PopError, Popped, PushError, QUEUE_MODE, QueueOptions, QueueRow,

@@ -13,18 +13,47 @@
 //! ([`Cursor::returned`]) and what is out on lease. Everything else below `next` it has consumed.
 //! From `max(next, floor)` on, every slot is counted and untouched by the group: drops take the
 //! oldest, a message every group consumed was consumed by this one, and a group that is born
-//! while spent slots exist gets its cursor made at birth ([`Partition::adopt`]).
+//! while spent slots exist gets its cursor made at birth ([`Partition::adopt`]). Messages that
+//! are adopted from another engine in front of what is here lie below some groups' `next`: they
+//! are put among what came back to those ([`Partition::place_group`]). Only then can a message
+//! reach its TTL before one in front of it does, and its dead slot is buried at once.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Millis;
+use crate::parcel::ParcelGroup;
 use crate::payload::Span;
 use crate::slab::NONE;
+
+/// When a message was pushed first, on the engine's clock: before its start, where another engine handed over a message
+/// that is older than that.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Born(i64);
+
+impl Born {
+    pub(crate) fn at(now_ms: Millis) -> Self {
+        Self(i64::try_from(now_ms).unwrap_or(i64::MAX))
+    }
+
+    /// The birth of what is so old now.
+    pub(crate) fn ago(now_ms: Millis, age_ms: u64) -> Self {
+        Self(Self::at(now_ms).0.saturating_sub_unsigned(age_ms))
+    }
+
+    pub(crate) fn age_ms(self, now_ms: Millis) -> u64 {
+        u64::try_from(Self::at(now_ms).0.saturating_sub(self.0)).unwrap_or(0)
+    }
+
+    /// The moment so long after it; the clock's start, if that was before.
+    pub(crate) fn plus(self, ms: u64) -> Millis {
+        Millis::try_from(self.0.saturating_add_unsigned(ms)).unwrap_or(0)
+    }
+}
 
 /// One message.
 pub(crate) struct Slot {
     pub(crate) sequence: u64,
-    pub(crate) born_ms: Millis,
+    pub(crate) born: Born,
     pub(crate) span: Span,
     /// Groups that have consumed it.
     pub(crate) consumed: u16,
@@ -116,6 +145,8 @@ pub(crate) struct Partition {
     pub(crate) age_key: Option<u64>,
     /// Pops parked on this partition alone.
     pub(crate) waiting: u32,
+    /// Messages may stand behind younger ones: two engines held the partition for a while, and one adopted it then.
+    bent: bool,
 }
 
 /// The name pops and pushes without a partition mean.
@@ -136,6 +167,7 @@ impl Partition {
             ttl_timer: NONE,
             age_key: None,
             waiting: 0,
+            bent: false,
         }
     }
 
@@ -230,7 +262,26 @@ impl Partition {
         found
     }
 
-    /// A spent message counts again.
+    /// The place of the counted message that was born first.
+    pub(crate) fn eldest(&mut self, groups: u16) -> Option<usize> {
+        if !self.bent {
+            return self.oldest(groups);
+        }
+        let counted = (0..self.ring.len()).filter(|&at| self.ring[at].is_counted(groups));
+        counted.min_by_key(|&at| self.ring[at].born)
+    }
+
+    /// Messages may stand behind younger ones.
+    pub(crate) const fn is_bent(&self) -> bool {
+        self.bent
+    }
+
+    /// Looks whether messages stand behind younger ones.
+    pub(crate) fn look_at_births(&mut self) {
+        self.bent = !self.ring.iter().is_sorted_by_key(|slot| slot.born);
+    }
+
+    /// A message counts that stands in front of what did, or that was spent.
     pub(crate) fn revive(&mut self, sequence: u64) {
         self.oldest_hint = self.oldest_hint.min(sequence);
     }
@@ -252,12 +303,39 @@ impl Partition {
             self.dead -= 1;
         }
         if self.dead as usize > self.ring.len() / 2 + 16 {
-            self.ring.retain(|slot| !slot.is_dead());
-            self.dead = 0;
+            self.bury();
         }
         if self.ring.capacity() > 256 && self.ring.len() < self.ring.capacity() / 8 {
             self.ring.shrink_to(self.ring.len() * 2);
         }
+    }
+
+    /// Lets all dead slots go. Wanted at once where they are not known to lie below every group's fresh messages.
+    pub(crate) fn bury(&mut self) {
+        self.ring.retain(|slot| !slot.is_dead());
+        self.dead = 0;
+    }
+
+    /// Puts a group where it stood among messages that were just adopted, `count` in a row from the sequence `first` on.
+    /// Without a position it has consumed none of them.
+    pub(crate) fn place_group(&mut self, group: u16, first: u64, count: u64, position: Option<&ParcelGroup>) {
+        let (fresh_from, returned) =
+            position.map_or((0, &[][..]), |position| (u64::from(position.fresh_from), &position.returned[..]));
+        let next = self.cursor(group).map_or(0, |cursor| cursor.next);
+        // From its first fresh message on, everything is fresh: so is what stands behind the adopted ones, if these are.
+        let is_first_here = next.max(self.floor) <= first;
+        if is_first_here && fresh_from == 0 {
+            return;
+        }
+        let cursor = self.cursor_or_new(group);
+        if is_first_here {
+            cursor.next = first + fresh_from;
+        } else {
+            cursor.next = cursor.next.max(first + count);
+            cursor.returned.extend((first + fresh_from..first + count).map(|sequence| (sequence, 0)));
+        }
+        let came_back = returned.iter().map(|back| (first + u64::from(back.message), back.attempts));
+        cursor.returned.extend(came_back);
     }
 
     /// Gives a newborn group its cursor where the usual one (everything from the floor on) would
@@ -293,13 +371,25 @@ mod tests {
     }
 
     #[test]
+    fn a_message_may_be_older_than_the_clock() {
+        let born = Born::ago(5, 600);
+        assert_eq!((born.age_ms(5), born.age_ms(6)), (600, 601));
+        assert_eq!((born.plus(601), born.plus(600), born.plus(10)), (6, 5, 0));
+        assert_eq!(Born::ago(7, 0), Born::at(7));
+        assert_eq!(
+            (Born::ago(0, u64::MAX).age_ms(0), Born::at(u64::MAX).plus(u64::MAX)),
+            (i64::MAX as u64, i64::MAX as u64)
+        );
+    }
+
+    #[test]
     fn a_message_is_found_whether_sequences_are_in_a_row_or_not() {
         for step in [1, 3, 7] {
             let mut partition = Partition::new("p");
             for n in 0..50 {
                 partition.ring.push_back(Slot {
                     sequence: 10 + n * step,
-                    born_ms: 0,
+                    born: Born::at(0),
                     span: Span::EMPTY,
                     consumed: 0,
                     pins: 0,

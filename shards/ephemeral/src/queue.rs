@@ -10,7 +10,7 @@ use crate::payload::Chunks;
 use crate::slab::NONE;
 use crate::types::{Drops, Limits, QUEUE_MODE};
 
-pub(crate) use crate::partition::{List, Partition, Slot};
+pub(crate) use crate::partition::{List, Partition};
 
 /// Up to so many partition places, a name is looked for one by one.
 const UNINDEXED_PARTITIONS: usize = 4;

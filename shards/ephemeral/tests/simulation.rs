@@ -1,7 +1,7 @@
-//! Deterministic simulation of the engine against a tiny model.
+//! Deterministic simulation of the engine against a tiny model: one engine, and two between which partitions move.
 //!
-//! `QUEEN_SIM_OPS` sets how many operations run in all (a million by default), `QUEEN_SIM_SEED`
-//! runs one seed alone. A failure prints its seed, its step and the operations before it.
+//! `QUEEN_SIM_OPS` sets how many operations run in all (a million by default, a quarter of that on two engines),
+//! `QUEEN_SIM_SEED` runs one seed alone. A failure prints its seed, its step and the operations before it.
 
 mod sim;
 
@@ -14,12 +14,16 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
+fn seeds(operations: u64) -> std::ops::Range<u64> {
+    match setting("QUEEN_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..operations.div_ceil(OPERATIONS_PER_SEED),
+    }
+}
+
 #[test]
 fn the_engine_answers_as_the_model_does() {
-    let seeds = match setting("QUEEN_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("QUEEN_SIM_OPS").unwrap_or(OPERATIONS).div_ceil(OPERATIONS_PER_SEED),
-    };
+    let seeds = seeds(setting("QUEEN_SIM_OPS").unwrap_or(OPERATIONS));
     let mut happened = [0; 9];
     for seed in seeds.clone() {
         let mut world = sim::world::World::new(seed);
@@ -49,6 +53,35 @@ fn the_engine_answers_as_the_model_does() {
          {happened:?}"
     );
     // A generator that stops to reach a rule would make this test say nothing about it.
+    if seeds.end - seeds.start > 100 {
+        assert!(happened.iter().all(|&count| count > seeds.end - seeds.start));
+    }
+}
+
+#[test]
+fn partitions_move_between_two_engines_as_between_two_models() {
+    let seeds = seeds(setting("QUEEN_SIM_OPS").unwrap_or(OPERATIONS) / 4);
+    let mut happened = [0; 6];
+    for seed in seeds.clone() {
+        let mut pair = sim::pair::Pair::new(seed);
+        for _ in 0..OPERATIONS_PER_SEED {
+            pair.step();
+        }
+        pair.drain();
+        let counts = &pair.counts;
+        let counts = [
+            counts.adopted,
+            counts.in_front,
+            counts.refused,
+            counts.served,
+            counts.left_behind,
+            counts.aged_on_the_way,
+        ];
+        for (sum, count) in happened.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    println!("adopted, in front, refused, served a pop, left what answers hold, dropped on arrival: {happened:?}");
     if seeds.end - seeds.start > 100 {
         assert!(happened.iter().all(|&count| count > seeds.end - seeds.start));
     }

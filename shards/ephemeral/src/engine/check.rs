@@ -34,6 +34,8 @@ impl Engine {
                     waiting += partition.waiting;
                     assert!(!partition.ring.is_empty() || partition.waiting > 0, "empty partitions are let go");
                     assert!(partition.ring.iter().is_sorted_by(|a, b| a.sequence < b.sequence));
+                    let by_birth = partition.ring.iter().is_sorted_by_key(|slot| slot.born);
+                    assert!(by_birth || partition.is_bent(), "only adopted messages stand in front of older ones");
                     let dead = partition.ring.iter().filter(|slot| slot.is_dead()).count();
                     assert_eq!(partition.dead as usize, dead);
                     assert!(dead <= partition.ring.len() / 2 + 16, "dead slots are swept");

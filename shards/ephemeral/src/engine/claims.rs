@@ -5,6 +5,7 @@ use super::{Engine, LEASE_BYTES};
 use crate::Millis;
 use crate::delivery::{Claim, Run, Sink};
 use crate::id::MessageId;
+use crate::sequence;
 use crate::types::{AckOutcome, AckStatus, QUEUE_MODE, TenantId};
 
 impl Engine {
@@ -108,7 +109,7 @@ impl Engine {
             }
             slot.pins -= 1;
             let (sequence, spent) = (slot.sequence, slot.is_spent(groups));
-            let too_old = ttl_ms.is_some_and(|ttl_ms| slot.born_ms.saturating_add(ttl_ms) <= self.now_ms);
+            let too_old = ttl_ms.is_some_and(|ttl_ms| slot.born.plus(ttl_ms) <= self.now_ms);
             if spent && too_old {
                 if slot.pins == 0 {
                     partition.spent -= 1;
@@ -181,12 +182,13 @@ impl Engine {
         let retry_limit = self.limits(queue).retry_limit;
         let partition = self.queues[queue].contents_mut().partition_mut(place);
         // The lease may be of a group with the same slot in another queue: the message decides.
-        let at = partition.find(id.sequence)?;
-        if self.leases.attempts(group, id.sequence)? != id.attempts {
+        let sequence = sequence::of_shown(id.sequence);
+        let at = partition.find(sequence)?;
+        if self.leases.attempts(group, sequence)? != id.attempts {
             return None;
         }
         let cursor = partition.cursor_mut(group)?;
-        self.leases.remove(cursor, id.sequence)?;
+        self.leases.remove(cursor, sequence)?;
         self.memory -= LEASE_BYTES;
         let outcome = match status {
             AckStatus::Completed => {
@@ -199,7 +201,7 @@ impl Engine {
                 AckOutcome::Acked
             }
             AckStatus::Retry => {
-                cursor.returned.insert(id.sequence, id.attempts);
+                cursor.returned.insert(sequence, id.attempts);
                 AckOutcome::Redelivered
             }
         };

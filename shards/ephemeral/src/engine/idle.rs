@@ -51,10 +51,16 @@ impl Engine {
     /// Collects idle queues, longest idle first, until so much memory and a place for so many
     /// queues are free. Spares `keep`. Returns whether it succeeded.
     pub(super) fn make_room(&mut self, bytes: u64, queues: u64, keep: Option<u32>) -> bool {
+        let ceilings = Ceilings { memory_bytes: self.memory_limit, queues: self.queue_limit };
+        self.make_room_under(ceilings, bytes, queues, keep)
+    }
+
+    /// As [`Engine::make_room`], under other limits than its own.
+    pub(super) fn make_room_under(&mut self, under: Ceilings, bytes: u64, queues: u64, keep: Option<u32>) -> bool {
         let mut at = self.idle.head;
         loop {
-            let memory_fits = bytes == 0 || self.memory.saturating_add(bytes) <= self.memory_limit;
-            let queues_fit = queues == 0 || self.queues().saturating_add(queues) <= self.queue_limit;
+            let memory_fits = bytes == 0 || self.memory.saturating_add(bytes) <= under.memory_bytes;
+            let queues_fit = queues == 0 || self.queues().saturating_add(queues) <= under.queues;
             if memory_fits && queues_fit {
                 return true;
             }
@@ -68,6 +74,13 @@ impl Engine {
             at = next;
         }
     }
+}
+
+/// What the engine may come to.
+#[derive(Copy, Clone)]
+pub(super) struct Ceilings {
+    pub(super) memory_bytes: u64,
+    pub(super) queues: u64,
 }
 
 /// Which of a queue's links a list goes by.

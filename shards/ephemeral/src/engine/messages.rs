@@ -30,7 +30,7 @@ impl Engine {
     }
 
     /// The message is no longer for anybody to consume.
-    fn count_out(&mut self, queue: u32, place: u32, len: u64) {
+    pub(super) fn count_out(&mut self, queue: u32, place: u32, len: u64) {
         let record = &mut self.queues[queue];
         self.tenants.remove_bytes(record.tenant, len);
         let contents = record.contents_mut();
@@ -43,21 +43,28 @@ impl Engine {
         self.totals.payload_bytes -= len;
     }
 
+    /// So many more messages are for somebody to consume.
+    pub(super) fn count_in(&mut self, queue: u32, place: u32, messages: u64, bytes: u64) {
+        let record = &mut self.queues[queue];
+        self.tenants.add_bytes(record.tenant, bytes);
+        let contents = record.contents_mut();
+        contents.depth += messages;
+        contents.bytes += bytes;
+        let partition = contents.partition_mut(place);
+        partition.depth += messages;
+        partition.bytes += bytes;
+        self.totals.messages += messages;
+        self.totals.payload_bytes += bytes;
+    }
+
     /// A spent message counts again.
     pub(super) fn revive(&mut self, queue: u32, place: u32, at: usize) {
-        let contents = self.queues[queue].contents_mut();
-        let partition = contents.partition_mut(place);
+        let partition = self.queues[queue].contents_mut().partition_mut(place);
         let slot = &partition.ring[at];
         let (sequence, len) = (slot.sequence, slot.span.payload_bytes());
         partition.spent -= 1;
-        partition.depth += 1;
-        partition.bytes += len;
         partition.revive(sequence);
-        contents.depth += 1;
-        contents.bytes += len;
-        self.tenants.add_bytes(self.queues[queue].tenant, len);
-        self.totals.messages += 1;
-        self.totals.payload_bytes += len;
+        self.count_in(queue, place, 1, len);
     }
 
     /// Frees the payload. The slot stays as a dead one until the partition is swept.
@@ -90,15 +97,21 @@ impl Engine {
         }
     }
 
-    /// A counted message that a rule took: every group that has not consumed it loses it, leased
-    /// or not. It must be the oldest counted message of its partition.
+    /// As [`Engine::lose_message`], of the first counted message of its partition.
     pub(super) fn drop_message(&mut self, queue: u32, place: u32, at: usize, cause: Cause) {
+        let partition = self.queues[queue].contents_mut().partition_mut(place);
+        partition.floor = partition.floor.max(partition.ring[at].sequence + 1);
+        self.lose_message(queue, place, at, cause);
+    }
+
+    /// A counted message that a rule took: every group that has not consumed it loses it, leased
+    /// or not. Dead slots must be buried where it may have stood behind another counted message.
+    pub(super) fn lose_message(&mut self, queue: u32, place: u32, at: usize, cause: Cause) {
         let record = &mut self.queues[queue];
         let contents = record.contents.as_mut().expect("a queue that holds something");
         let partition = contents.partition_mut(place);
         let sequence = partition.ring[at].sequence;
         let len = partition.ring[at].span.payload_bytes();
-        partition.floor = partition.floor.max(sequence + 1);
         for (group, record) in record.groups.iter_mut().enumerate() {
             let Some(record) = record else { continue };
             let lost = match partition.cursor_mut(group as u16) {
@@ -212,8 +225,8 @@ impl Engine {
         let record = &mut self.queues[queue];
         let groups = record.group_count;
         let partition: &mut Partition = record.contents_mut().partition_mut(place);
-        let Some(at) = partition.oldest(groups) else { return };
-        let due_ms = partition.ring[at].born_ms.saturating_add(ttl_ms);
+        let Some(at) = partition.eldest(groups) else { return };
+        let due_ms = partition.ring[at].born.plus(ttl_ms);
         if partition.ttl_timer != NONE {
             // A message that came back can be older than the one the timer was set for.
             if self.state_timers.deadline_ms(partition.ttl_timer) <= due_ms {

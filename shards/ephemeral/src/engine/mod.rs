@@ -2,9 +2,10 @@
 //!
 //! A file per kind of call: [`push`] (with [`trim`]), [`pop`] (with the serving of parked pops),
 //! [`claims`] (settle, give back, ack), [`inboxes`] (one-time inboxes of requests), [`admin`]
-//! (configure, reset, delete), [`tenants`] (what each may hold), [`time`] (what happens by itself),
-//! [`read`] (depth, listing, statistics). This file makes and unmakes the records they share and
-//! keeps the totals right; [`idle`] keeps the lists of idle queues.
+//! (configure, reset, delete), [`take_out`] and [`put_in`] (a partition moves to another engine),
+//! [`tenants`] (what each may hold), [`time`] (what happens by itself), [`read`] (depth, listing,
+//! statistics). This file makes and unmakes the records they share and keeps the totals right;
+//! [`idle`] keeps the lists of idle queues.
 
 mod admin;
 #[cfg(any(test, feature = "invariants"))]
@@ -16,8 +17,10 @@ mod inboxes;
 mod messages;
 mod pop;
 mod push;
+mod put_in;
 mod read;
 mod serve;
+mod take_out;
 mod tenants;
 mod time;
 mod trim;
@@ -30,11 +33,14 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use self::inboxes::Inboxes;
+pub use self::put_in::{PutInError, PutInLimits};
+pub use self::take_out::{PartitionPlace, PartitionRow, TakenOut, UnparkedPop};
 use crate::Millis;
 use crate::delivery::{Handed, Taken};
 use crate::leases::Leases;
 use crate::partition::{List, Partition};
 use crate::queue::{Contents, Queue};
+use crate::sequence::Sequences;
 use crate::slab::{NONE, Slab};
 use crate::tenants::Tenants;
 use crate::types::{Drops, EngineConfig, Limits, TenantId};
@@ -97,7 +103,7 @@ pub struct Engine {
     /// Drained implicit queues that nobody waits on, longest idle first.
     idle: List,
     now_ms: Millis,
-    next_sequence: u64,
+    sequences: Sequences,
     group_uids: u32,
     memory_limit: u64,
     queue_limit: u64,
@@ -142,7 +148,7 @@ impl Engine {
             wait_timers: Wheel::new(),
             idle: List::EMPTY,
             now_ms: 0,
-            next_sequence: 0,
+            sequences: Sequences::new(),
             group_uids: 0,
             memory_limit: u64::MAX,
             queue_limit: u64::MAX,

@@ -4,8 +4,9 @@ use super::messages::Cause;
 use super::{Engine, MESSAGE_BYTES, PARTITION_BYTES, QUEUE_BYTES};
 use crate::Millis;
 use crate::delivery::Sink;
+use crate::partition::{Born, Slot};
 use crate::payload::{PAYLOAD_MAX_BYTES, reply_to_bytes};
-use crate::queue::Slot;
+use crate::slab::NONE;
 use crate::types::{Policy, PushError, TenantId};
 
 impl Engine {
@@ -76,7 +77,6 @@ impl Engine {
             // The trim may have emptied other partitions, not this one: `place` holds.
             let place = place.unwrap_or_else(|| self.create_partition(queue, partition));
             self.append(queue, place, kept, plan.bytes, payloads.skip(plan.skipped as usize), reply_to);
-            self.arm_ttl(queue, place);
             self.refresh(queue, place);
             self.serve_all(queue, place, sink);
         }
@@ -163,27 +163,22 @@ impl Engine {
         payloads: impl Iterator<Item = &'p [u8]>,
         reply_to: Option<&str>,
     ) {
-        let born_ms = self.now_ms;
+        let born = Born::at(self.now_ms);
         let names_bytes = messages * reply_to_bytes(reply_to) as u64;
-        let record = &mut self.queues[queue];
-        self.tenants.add_bytes(record.tenant, bytes);
-        let contents = record.contents_mut();
-        contents.chunks.expect(bytes + names_bytes);
-        let (partition, chunks) = contents.split(place);
+        let (partition, chunks) = self.queues[queue].contents_mut().split(place);
+        chunks.expect(bytes + names_bytes);
         partition.reserve(messages as usize);
-        for payload in payloads {
+        for (sequence, payload) in (self.sequences.take_above(messages)..).zip(payloads) {
             let span = chunks.insert(payload, reply_to);
-            let sequence = self.next_sequence;
-            self.next_sequence += 1;
-            partition.ring.push_back(Slot { sequence, born_ms, span, consumed: 0, pins: 0 });
+            partition.ring.push_back(Slot { sequence, born, span, consumed: 0, pins: 0 });
         }
-        partition.depth += messages;
-        partition.bytes += bytes;
-        contents.depth += messages;
-        contents.bytes += bytes;
-        self.totals.messages += messages;
-        self.totals.payload_bytes += bytes;
+        let is_armed = partition.ttl_timer != NONE;
+        self.count_in(queue, place, messages, bytes);
         self.memory += bytes + names_bytes + messages * MESSAGE_BYTES;
+        if !is_armed {
+            // Otherwise it is for an older one.
+            self.arm_ttl(queue, place);
+        }
     }
 }
 

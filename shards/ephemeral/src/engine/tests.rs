@@ -1,5 +1,6 @@
 //! A test per rule, named as a statement.
 
+mod handover;
 mod tenants;
 
 use crate::{

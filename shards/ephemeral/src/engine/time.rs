@@ -136,18 +136,40 @@ impl Engine {
     }
 
     /// Drops the messages of a partition that have reached their TTL.
-    fn drop_aged(&mut self, queue: u32, place: u32, left: &mut usize) {
+    pub(super) fn drop_aged(&mut self, queue: u32, place: u32, left: &mut usize) {
         let Some(ttl_ms) = self.limits(queue).ttl_ms else { return };
         let groups = self.queues[queue].group_count;
+        if self.queues[queue].contents().partition(place).is_bent() {
+            self.drop_aged_anywhere(queue, place, ttl_ms, left);
+            return;
+        }
         while *left > 0 {
             let partition = self.queues[queue].contents_mut().partition_mut(place);
             let Some(at) = partition.oldest(groups) else { break };
-            if partition.ring[at].born_ms.saturating_add(ttl_ms) > self.now_ms {
+            if partition.ring[at].born.plus(ttl_ms) > self.now_ms {
                 break;
             }
             *left -= 1;
             self.drop_message(queue, place, at, Cause::Ttl);
             self.queues[queue].contents_mut().partition_mut(place).sweep();
         }
+    }
+
+    /// As [`Engine::drop_aged`], where messages may stand behind younger ones.
+    fn drop_aged_anywhere(&mut self, queue: u32, place: u32, ttl_ms: u64, left: &mut usize) {
+        let groups = self.queues[queue].group_count;
+        for at in 0..self.queues[queue].contents().partition(place).ring.len() {
+            let slot = &self.queues[queue].contents().partition(place).ring[at];
+            if *left == 0 {
+                break;
+            }
+            if slot.is_counted(groups) && slot.born.plus(ttl_ms) <= self.now_ms {
+                *left -= 1;
+                self.lose_message(queue, place, at, Cause::Ttl);
+            }
+        }
+        let partition = self.queues[queue].contents_mut().partition_mut(place);
+        partition.bury();
+        partition.look_at_births();
     }
 }

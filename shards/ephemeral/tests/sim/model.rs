@@ -17,7 +17,7 @@ const NAME_LENGTH_BYTES: u64 = 2;
 pub struct Message {
     pub sequence: u64,
     pub partition: usize,
-    pub born_ms: u64,
+    pub born_ms: i64,
     pub payload: Vec<u8>,
     pub reply_to: Option<String>,
     /// Groups that consumed it.
@@ -87,6 +87,8 @@ pub struct Model {
     /// By tenant; the first is the default tenant, which has none.
     pub tenant_limits: [Option<TenantLimit>; TENANTS],
     sequence: u64,
+    /// The lowest that stands in front of others; they go down from 0, round to the upper end.
+    lowest: u64,
     uids: u64,
 }
 
@@ -135,6 +137,7 @@ impl Model {
             queue_limit: u64::MAX,
             tenant_limits: [None; TENANTS],
             sequence: 0,
+            lowest: 0,
             uids: 0,
         }
     }
@@ -192,7 +195,7 @@ impl Model {
 
     /// Collects idle queues until there is room. `exists` asks the engine which of several
     /// queues that have been idle equally long it took: those go together.
-    fn make_room(
+    pub fn make_room(
         &mut self,
         bytes: u64,
         queues: u64,
@@ -241,7 +244,7 @@ impl Model {
         }
     }
 
-    fn create(&mut self, key: (usize, usize)) -> usize {
+    pub fn create(&mut self, key: (usize, usize)) -> usize {
         self.queues.push(Queue { key, declared: None, groups: Vec::new(), messages: Vec::new(), idle_since_ms: None });
         self.queues.len() - 1
     }
@@ -272,7 +275,7 @@ impl Model {
         }
     }
 
-    fn load(&self, queue: usize) -> (u64, u64) {
+    pub fn load(&self, queue: usize) -> (u64, u64) {
         let queue = &self.queues[queue];
         (queue.counted().count() as u64, queue.counted().map(|message| message.payload.len() as u64).sum())
     }
@@ -362,9 +365,9 @@ impl Model {
         self.totals.pushed += payloads.len() as u64;
         for payload in kept {
             let message = Message {
-                sequence: self.sequence,
+                sequence: self.sequences(1, false),
                 partition,
-                born_ms: self.now_ms,
+                born_ms: self.now_ms as i64,
                 payload: payload.clone(),
                 reply_to: reply_to.map(str::to_owned),
                 done: Vec::new(),
@@ -372,10 +375,19 @@ impl Model {
                 leases: Vec::new(),
                 pins: 0,
             };
-            self.sequence += 1;
             self.queues[queue].messages.push(message);
         }
         Ok(())
+    }
+
+    /// The first of so many sequences in a row.
+    pub fn sequences(&mut self, count: u64, in_front: bool) -> u64 {
+        if in_front {
+            self.lowest = self.lowest.wrapping_sub(count);
+            return self.lowest;
+        }
+        self.sequence += count;
+        self.sequence - count
     }
 
     /// The first of `payloads` is the reply of the inbox that is found; the others are late.
@@ -418,26 +430,24 @@ impl Model {
         }
         let queue = self.find(key).unwrap_or_else(|| self.create(key));
         let now_ms = self.now_ms;
-        let uid = uid.unwrap_or_else(|| {
-            self.uids += 1;
-            let uid = self.uids;
-            let record = &mut self.queues[queue];
-            // A group starts at the oldest message still kept: spent ones are not.
-            let spent: Vec<u64> = record
-                .messages
-                .iter()
-                .filter(|message| record.spent(message))
-                .map(|message| message.sequence)
-                .collect();
-            record.groups.push(Group { name: group, uid, last_pop_ms: now_ms, skipped: 0 });
-            for message in record.messages.iter_mut().filter(|message| spent.contains(&message.sequence)) {
-                message.done.push(uid);
-            }
-            uid
-        });
+        let uid = uid.unwrap_or_else(|| self.create_group(queue, group));
         let group = self.queues[queue].groups.iter_mut().find(|group| group.uid == uid).expect("it was just found");
         group.last_pop_ms = now_ms;
         Ok(uid)
+    }
+
+    pub fn create_group(&mut self, queue: usize, name: usize) -> u64 {
+        self.uids += 1;
+        let uid = self.uids;
+        let record = &mut self.queues[queue];
+        // A group starts at the oldest message still kept: spent ones are not.
+        let spent: Vec<u64> =
+            record.messages.iter().filter(|message| record.spent(message)).map(|message| message.sequence).collect();
+        record.groups.push(Group { name, uid, last_pop_ms: self.now_ms, skipped: 0 });
+        for message in record.messages.iter_mut().filter(|message| spent.contains(&message.sequence)) {
+            message.done.push(uid);
+        }
+        uid
     }
 
     /// Takes a batch for a group, oldest first.
@@ -558,7 +568,7 @@ impl Model {
             let message = &mut queue.messages[place];
             if handed.auto_ack {
                 message.pins -= 1;
-                if spent && ttl_ms.is_some_and(|ttl_ms| message.born_ms + ttl_ms <= now_ms) {
+                if spent && ttl_ms.is_some_and(|ttl_ms| message.born_ms + ttl_ms as i64 <= now_ms as i64) {
                     self.totals.dropped.ttl += 1;
                     let group = queue.groups.iter_mut().find(|group| group.uid == handed.group);
                     group.expect("it lives").skipped += 1;
@@ -668,13 +678,7 @@ impl Model {
         let now_ms = self.now_ms;
         for at in 0..self.queues.len() {
             let limits = self.limits(at);
-            if let Some(ttl_ms) = limits.ttl_ms {
-                let due = self.queues[at].counted().filter(|message| message.born_ms + ttl_ms <= now_ms);
-                for sequence in due.map(|message| message.sequence).collect::<Vec<_>>() {
-                    self.drop_message(at, sequence);
-                    self.totals.dropped.ttl += 1;
-                }
-            }
+            self.drop_aged(at, None);
             let mut due = Vec::new();
             for message in &mut self.queues[at].messages {
                 due.extend(
@@ -704,6 +708,19 @@ impl Model {
         }
     }
 
+    /// Drops what has reached its TTL, of one partition or all.
+    pub fn drop_aged(&mut self, queue: usize, partition: Option<usize>) {
+        let Some(ttl_ms) = self.limits(queue).ttl_ms else { return };
+        let now_ms = self.now_ms as i64;
+        let due = self.queues[queue].counted().filter(|message| {
+            message.born_ms + ttl_ms as i64 <= now_ms && partition.is_none_or(|wanted| wanted == message.partition)
+        });
+        for sequence in due.map(|message| message.sequence).collect::<Vec<_>>() {
+            self.drop_message(queue, sequence);
+            self.totals.dropped.ttl += 1;
+        }
+    }
+
     fn forget(&mut self, queue: usize, uid: u64) {
         let queue = &mut self.queues[queue];
         let spent: Vec<u64> =
@@ -728,7 +745,7 @@ impl Model {
 }
 
 /// What the inbox that a message names takes of the memory.
-fn named(reply_to: Option<&str>) -> u64 {
+pub fn named(reply_to: Option<&str>) -> u64 {
     reply_to.map_or(0, |name| NAME_LENGTH_BYTES + name.len() as u64)
 }
 

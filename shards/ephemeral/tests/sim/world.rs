@@ -15,31 +15,35 @@ use queen_ephemeral::inbox::Minted;
 
 use super::model::{self, Got, Handed, Inbox, Model, PARTITIONS};
 
-const QUEUES: [&str; 4] = ["jobs", "inbox", "a:b", "rooms"];
-const NAMES: [&str; PARTITIONS] = ["Default", "room.1", "b:1"];
-const GROUPS: [Option<&str>; 4] = [None, Some("g1"), Some("g2"), Some("g3")];
+pub const QUEUES: [&str; 4] = ["jobs", "inbox", "a:b", "rooms"];
+pub const NAMES: [&str; PARTITIONS] = ["Default", "room.1", "b:1"];
+pub const GROUPS: [Option<&str>; 4] = [None, Some("g1"), Some("g2"), Some("g3")];
 const CHOSEN: [&str; 2] = ["_inbox.mine", "_inbox.of.the.other"];
-const TENANTS: [TenantId; model::TENANTS] = [TenantId::DEFAULT, TenantId([7; 16]), TenantId([8; 16])];
+pub const TENANTS: [TenantId; model::TENANTS] = [TenantId::DEFAULT, TenantId([7; 16]), TenantId([8; 16])];
 const EPOCH: u64 = 0x00ab_cdef_0123_4567;
 /// Operations shown when a run fails.
 const TRACE: usize = 20;
 
 /// A xorshift generator: the same numbers for the same seed, everywhere.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
@@ -73,8 +77,8 @@ enum ReplyTo {
 
 /// What the engine handed out during one call.
 #[derive(Default)]
-struct Outcome {
-    popped: Vec<(u64, Vec<Got>, Option<Claim>)>,
+pub struct Outcome {
+    pub popped: Vec<(u64, Vec<Got>, Option<Claim>)>,
     replied: Vec<(u64, Option<Vec<u8>>)>,
 }
 
@@ -110,12 +114,12 @@ struct Seen {
 pub struct World {
     seed: u64,
     step: u64,
-    random: Random,
-    engine: Engine,
-    model: Model,
+    pub random: Random,
+    pub engine: Engine,
+    pub model: Model,
     claims: Vec<(Claim, Handed)>,
     seen: VecDeque<Seen>,
-    parks: Vec<(ParkId, u64)>,
+    pub parks: Vec<(ParkId, u64)>,
     /// Inboxes that were opened, gone or not.
     opened: VecDeque<InboxId>,
     waiters: u64,
@@ -138,7 +142,15 @@ impl Drop for World {
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        Self::with(seed, Random::new(seed), 0)
+    }
+
+    /// One of two that `seed` stands for; no payload is the other's.
+    pub fn of_pair(seed: u64, which: u64) -> Self {
+        Self::with(seed, Random::new((1 << 40) + 2 * seed + which), which << 32)
+    }
+
+    fn with(seed: u64, mut random: Random, payloads: u64) -> Self {
         let config = EngineConfig {
             boot_epoch: EPOCH,
             queue_max_bytes: 60 + random.below(300),
@@ -161,7 +173,7 @@ impl World {
             parks: Vec::new(),
             opened: VecDeque::new(),
             waiters: 0,
-            payloads: 0,
+            payloads,
             refused: [0; 2],
             trace: VecDeque::new(),
         }
@@ -175,6 +187,23 @@ impl World {
     /// Calls that a tenant's limit refused: of bytes, of queues.
     pub fn refused(&self) -> [u64; 2] {
         self.refused
+    }
+
+    /// Whether a partition holds anything, be it only what answers hold.
+    pub fn holds(&self, key: (usize, usize), partition: usize) -> bool {
+        let queue = self.model.find(key).map(|at| &self.model.queues[at]);
+        queue.is_some_and(|queue| queue.messages.iter().any(|message| message.partition == partition))
+    }
+
+    /// Pops everything for every group, in order.
+    pub fn drain(&mut self) {
+        let keys: Vec<(usize, usize)> = self.model.queues.iter().map(|queue| queue.key).collect();
+        for key in keys {
+            for group in 0..GROUPS.len() {
+                self.perform(Operation::Pop { key, partition: None, group, batch: 1000, auto_ack: true, wait_ms: 0 });
+                self.compare();
+            }
+        }
     }
 
     pub fn step(&mut self) {
@@ -248,7 +277,7 @@ impl World {
                     seen.attempts += 1;
                 }
                 if self.random.one_in(30) {
-                    seen.sequence += 1;
+                    seen.sequence = seen.sequence.wrapping_add(1);
                 }
                 if self.random.one_in(30) {
                     (seen.key, seen.group, seen.partition) = (key, group, partition);
@@ -570,7 +599,7 @@ impl World {
     }
 
     /// Checks what the engine handed to parked pops, in the order in which it did.
-    fn finish(&mut self, used: Option<(usize, usize)>, outcome: Outcome) {
+    pub fn finish(&mut self, used: Option<(usize, usize)>, outcome: Outcome) {
         assert!(outcome.replied.is_empty(), "a reply that nobody pushed");
         for (id, got, claim) in outcome.popped {
             self.parks.retain(|known| known.1 != id);
@@ -627,7 +656,7 @@ impl World {
     }
 
     /// Compares everything that can be read.
-    fn compare(&mut self) {
+    pub fn compare(&mut self) {
         self.engine.check_invariants();
         assert_eq!(self.engine.stats(), self.model.stats());
         self.compare_tenants();
@@ -676,6 +705,6 @@ impl World {
     }
 }
 
-fn exists(engine: &Engine, key: (usize, usize)) -> bool {
+pub fn exists(engine: &Engine, key: (usize, usize)) -> bool {
     engine.depth(TENANTS[key.0], QUEUES[key.1], None).is_some()
 }
