@@ -33,7 +33,7 @@ pub(super) struct Peers {
     /// What is on its way.
     saying: Option<Asked<MeshProtocol>>,
     /// Where the maintenance switches are, if the mesh has not been told.
-    switches: Option<(bool, bool)>,
+    switches: Option<MeshAsk>,
     changes: VecDeque<Message>,
     /// What those who wait are woken for.
     available: HashSet<News>,
@@ -77,9 +77,17 @@ impl Peers {
         }
     }
 
-    /// The maintenance switches of the store are these.
-    pub(super) fn switched(&mut self, push: bool, pop: bool) {
-        self.switches = Some((push, pop));
+    /// The maintenance switches of the store are these. What was to be told and has not been still is.
+    pub(super) fn switched(&mut self, mut switches: MeshAsk) {
+        if let (
+            MeshAsk::Switches { tell_push, tell_pop, .. },
+            Some(MeshAsk::Switches { tell_push: push_untold, tell_pop: pop_untold, .. }),
+        ) = (&mut switches, &self.switches)
+        {
+            *tell_push |= push_untold;
+            *tell_pop |= pop_untold;
+        }
+        self.switches = Some(switches);
     }
 
     /// When hints are due.
@@ -114,8 +122,8 @@ impl Peers {
     }
 
     fn next_ask(&mut self) -> Option<MeshAsk> {
-        if let Some((push, pop)) = self.switches.take() {
-            return Some(MeshAsk::Switches { push, pop });
+        if let Some(switches) = self.switches.take() {
+            return Some(switches);
         }
         let message = self.next_message()?;
         Some(MeshAsk::Say { message: Box::new(message), unsaid: mem::take(&mut self.unsaid) })
