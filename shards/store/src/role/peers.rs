@@ -156,20 +156,17 @@ fn insert(set: &mut HashSet<News>, news: News) -> bool {
     true
 }
 
-/// A frame's worth of a set.
+/// A frame's worth of a set, which keeps the rest.
 fn take(set: &mut HashSet<News>) -> Vec<Place> {
-    let all = mem::take(set);
-    let mut places = Vec::with_capacity(all.len().min(PLACES_PER_FRAME));
-    for news in all {
-        match news {
-            News::Available { tenant, queue, partition } if places.len() < PLACES_PER_FRAME => {
-                let (queue, partition) = (queue.to_string(), Some(partition.to_string()));
-                places.push(Place { queue, partition, tenant: Some(tenant.0) });
+    set.extract_if(|news| matches!(news, News::Available { .. }))
+        .take(PLACES_PER_FRAME)
+        .filter_map(|news| match news {
+            News::Available { tenant, queue, partition } => {
+                Some(Place { queue: queue.to_string(), partition: Some(partition.to_string()), tenant: Some(tenant.0) })
             }
-            rest => drop(set.insert(rest)),
-        }
-    }
-    places
+            News::Configured { .. } | News::Deleted { .. } => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]
