@@ -22,6 +22,18 @@ fn broker(settings: &[(&str, &str)]) -> (Broker, u16) {
 }
 
 #[test]
+fn connections_that_are_reset_at_once_make_no_peer_wait() {
+    let (mut broker, port) = broker(&[]);
+    for _ in 0..200 {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the broker listens");
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("a reset instead of an end");
+    }
+    let _peer = Peer::proved(port, SECRET, "queen-9", 9);
+    assert!(!broker.log().contains("could not be accepted"), "{}", broker.log());
+    assert_unbothered(&mut broker);
+}
+
+#[test]
 fn garbage_is_the_end_of_a_connection() {
     let (mut broker, port) = broker(&[]);
     let mut peer = Peer::connect(port);

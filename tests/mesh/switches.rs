@@ -52,6 +52,31 @@ fn maintenance_follows_at_every_broker_and_ends_everywhere() {
 }
 
 #[test]
+fn opposite_switches_at_two_brokers_come_to_rest_at_what_the_store_has() {
+    let cluster = Cluster::start(3, &[("DATABASE_URL", &database())]);
+    let [one, other, third] = &cluster.brokers[..] else { unreachable!("three") };
+    for round in 0..10 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| put(one, PUSHES, round % 2 == 0));
+            scope.spawn(|| put(other, PUSHES, round % 2 == 1));
+        });
+    }
+    let everywhere = || [one, other, third].map(|broker| crate::stats(broker)["maintenance_mode"] == true);
+    eventually("the same everywhere", || (everywhere() == [everywhere()[0]; 3]).then_some(()));
+    // Where it stays: nobody goes on telling others what they do not know to be over.
+    let heard = || [one, other, third].map(|broker| broker.log().matches("push maintenance: durable").count());
+    eventually("an end of it", || {
+        let before = heard();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        (heard() == before).then_some(())
+    });
+    let last = everywhere()[0];
+    assert_eq!(everywhere(), [last; 3]);
+    assert_eq!(put(third, PUSHES, !last)["maintenanceMode"], !last);
+    eventually("the last word everywhere", || (everywhere() == [!last; 3]).then_some(()));
+}
+
+#[test]
 fn pop_maintenance_answers_who_waits_at_every_broker_and_loses_nothing() {
     let cluster = Cluster::start(2, &[("DATABASE_URL", &database())]);
     let [one, other] = &cluster.brokers[..] else { unreachable!("two") };

@@ -359,14 +359,15 @@ impl Node {
         }
     }
 
-    /// The maintenance switches, for pushes and pops, are these: peers are told, those that come later first of all.
-    pub fn set_switches(&mut self, push: bool, pop: bool) {
-        let was = self.switches.replace((push, pop));
+    /// The maintenance switches, for pushes and pops, are these: peers that come later are told so first of all, those that
+    /// are there if `tell_push` and `tell_pop` say so.
+    pub fn set_switches(&mut self, (push, tell_push): (bool, bool), (pop, tell_pop): (bool, bool)) {
+        self.switches = Some((push, pop));
         for outbound in &mut self.outbound {
-            if was.is_none_or(|(was, _)| was != push) {
+            if tell_push {
                 outbound.send_first(Message::Maintenance(push));
             }
-            if was.is_none_or(|(_, was)| was != pop) {
+            if tell_pop {
                 outbound.send_first(Message::PopMaintenance(pop));
             }
         }

@@ -307,16 +307,22 @@ impl Role {
     async fn accept(self: Rc<Self>, listener: Option<TcpListener>) {
         let Some(listener) = listener else { return };
         loop {
-            let accepted = listener.accept().await;
-            match accepted.and_then(|stream| Ok((stream.peer_addr()?.ip(), self.adopt(stream)?))) {
-                Ok((remote, connection)) => {
-                    self.node.borrow_mut().accepted(connection, remote, self.now_ms());
-                    self.act();
-                }
+            let stream = match listener.accept().await {
+                Ok(stream) => stream,
                 Err(error) => {
                     self.warn(|| tracing::warn!("a connection to the mesh could not be accepted: {error}"));
                     rt::sleep(ACCEPT_PAUSE).await;
+                    continue;
                 }
+            };
+            // One that was reset meanwhile has no address, and must not make the next one wait.
+            let Ok(remote) = stream.peer_addr() else { continue };
+            match self.adopt(stream) {
+                Ok(connection) => {
+                    self.node.borrow_mut().accepted(connection, remote.ip(), self.now_ms());
+                    self.act();
+                }
+                Err(error) => self.warn(|| tracing::warn!("a connection to the mesh could not be served: {error}")),
             }
         }
     }
@@ -373,8 +379,8 @@ impl Role {
                 self.act();
                 MeshAnswer::Done
             }
-            MeshAsk::Switches { push, pop } => {
-                self.node.borrow_mut().set_switches(push, pop);
+            MeshAsk::Switches { push, pop, tell_push, tell_pop } => {
+                self.node.borrow_mut().set_switches((push, tell_push), (pop, tell_pop));
                 self.act();
                 MeshAnswer::Done
             }

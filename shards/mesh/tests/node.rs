@@ -279,7 +279,7 @@ fn what_is_not_understood_is_passed_over_and_counted() {
 fn after_a_reconnect_the_switches_come_first_and_what_waited_is_dropped() {
     let mut node = node(None, true);
     actions(&mut node);
-    node.set_switches(true, false);
+    node.set_switches((true, true), (false, true));
     for _ in 0..5 {
         node.send(Message::Leaving);
     }

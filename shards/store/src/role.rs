@@ -306,8 +306,14 @@ impl Role {
         }
     }
 
-    /// Puts the maintenance switches in force, and tells peers that use the same store.
+    /// Puts the maintenance switches in force, and tells peers that use the same store where it has them.
     fn apply_switches(&mut self) {
+        if let Some(confirmed) = self.control.take_confirmed()
+            && self.database.is_shared()
+            && let Some(peers) = &mut self.peers
+        {
+            peers.switched(confirmed);
+        }
         let Some(control) = self.control.known() else { return };
         let now = (control.push_maintenance, control.pop_maintenance);
         if self.switches == Some(now) {
@@ -320,11 +326,6 @@ impl Role {
         if before.1 != now.1 {
             tracing::warn!(on = now.1, "pop maintenance: durable pops get nothing while it is on");
             self.log.pause_pops(now.1, self.now_us());
-        }
-        if self.database.is_shared()
-            && let Some(peers) = &mut self.peers
-        {
-            peers.switched(now.0, now.1);
         }
     }
 

@@ -44,12 +44,16 @@ pub enum MeshAsk {
         /// What the asker had no room for since it last asked.
         unsaid: u64,
     },
-    /// Of the mesh: the maintenance switches are these now. Peers are told, those that come later first of all.
+    /// Of the mesh: the maintenance switches are these now, by the store. Peers that come later are told so first of all.
     Switches {
         /// Push maintenance.
         push: bool,
         /// Pop maintenance.
         pop: bool,
+        /// Peers that are there may take the former to be elsewhere: they are told.
+        tell_push: bool,
+        /// And the latter.
+        tell_pop: bool,
     },
     /// Of the mesh: who the members are, as soon as the version is not the one that was `seen`, which may be never, or
     /// when it is cancelled. Answered by [`MeshAnswer::Members`].

@@ -14,6 +14,7 @@ use queen_fabric::{
     port::{Port, Ticket},
     protocol::{
         Control, ControlAsk, Switch,
+        mesh::MeshAsk,
         store::{StoreAnswer, StoreProtocol},
     },
 };
@@ -29,6 +30,10 @@ pub(super) struct KnownControl {
     control: Arc<Control>,
     /// 0 until it was read from the database.
     version: u64,
+    /// The switches, for pushes and pops, as the database has them, until that was taken to be told.
+    confirmed: Option<(bool, bool)>,
+    /// Where other brokers take them to be: what they were told last, or have told.
+    believed: Option<(bool, bool)>,
     /// Those who have this version, and wait for another.
     watchers: Vec<Ticket>,
     /// What is asked of the database, in turn: it has the first.
@@ -51,9 +56,12 @@ impl KnownControl {
     /// From what was loaded at boot, if the database could be reached.
     pub(super) fn new(loaded: Option<Control>, interval: Option<Duration>) -> Self {
         let version = u64::from(loaded.is_some());
+        let confirmed = loaded.as_ref().map(switches);
         Self {
             control: Arc::new(loaded.unwrap_or_default()),
             version,
+            confirmed,
+            believed: None,
             watchers: Vec::new(),
             jobs: VecDeque::new(),
             interval,
@@ -88,9 +96,17 @@ impl KnownControl {
         (self.version > 0).then_some(&*self.control)
     }
 
-    /// Another broker has put a switch: that holds at once. The database has the last word, and is asked for it.
+    /// Another broker has put a switch: that holds at once. The database has the last word, and is asked for it. Nobody is
+    /// told what was only heard: two brokers that told each other opposites would go on for ever.
     pub(super) fn heard(&mut self, switch: Switch, on: bool, database: &Database, port: &Port<StoreProtocol>) {
         if self.version > 0 {
+            let (push, pop) = self.believed.get_or_insert_with(|| switches(&self.control));
+            match switch {
+                Switch::PushMaintenance => *push = on,
+                Switch::PopMaintenance => *pop = on,
+                // Peers say nothing of it.
+                Switch::Ephemeral => {}
+            }
             let mut control = Control::clone(&self.control);
             control.set(switch, on);
             if control != *self.control {
@@ -98,6 +114,14 @@ impl KnownControl {
                 self.look_again(database);
             }
         }
+    }
+
+    /// What the mesh is to know of the switches, if the database has been asked since the last time.
+    pub(super) fn take_confirmed(&mut self) -> Option<MeshAsk> {
+        let (push, pop) = self.confirmed.take()?;
+        let before = self.believed.replace((push, pop));
+        let is_news = |was: fn((bool, bool)) -> bool, now| before.map(was) != Some(now);
+        Some(MeshAsk::Switches { push, pop, tell_push: is_news(|it| it.0, push), tell_pop: is_news(|it| it.1, pop) })
     }
 
     /// When [`look_again`](Self::look_again) is due.
@@ -123,6 +147,7 @@ impl KnownControl {
         let Asked { ticket, ask, .. } = self.jobs.pop_front().expect("an outcome has a job");
         let answer = match outcome {
             Ok(JobDone::Control { control, changed }) => {
+                self.confirmed = Some(switches(&control));
                 self.learn(control, port);
                 self.answer(changed)
             }
@@ -187,4 +212,8 @@ impl KnownControl {
     fn answer(&self, changed: bool) -> StoreAnswer {
         StoreAnswer::Control { control: Arc::clone(&self.control), version: self.version, changed }
     }
+}
+
+fn switches(control: &Control) -> (bool, bool) {
+    (control.push_maintenance, control.pop_maintenance)
 }

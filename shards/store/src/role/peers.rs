@@ -33,7 +33,7 @@ pub(super) struct Peers {
     /// What is on its way.
     saying: Option<Asked<MeshProtocol>>,
     /// Where the maintenance switches are, if the mesh has not been told.
-    switches: Option<(bool, bool)>,
+    switches: Option<MeshAsk>,
     changes: VecDeque<Message>,
     /// What those who wait are woken for.
     available: HashSet<News>,
@@ -77,9 +77,17 @@ impl Peers {
         }
     }
 
-    /// The maintenance switches of the store are these.
-    pub(super) fn switched(&mut self, push: bool, pop: bool) {
-        self.switches = Some((push, pop));
+    /// The maintenance switches of the store are these. What was to be told and has not been still is.
+    pub(super) fn switched(&mut self, mut switches: MeshAsk) {
+        if let (
+            MeshAsk::Switches { tell_push, tell_pop, .. },
+            Some(MeshAsk::Switches { tell_push: push_untold, tell_pop: pop_untold, .. }),
+        ) = (&mut switches, &self.switches)
+        {
+            *tell_push |= push_untold;
+            *tell_pop |= pop_untold;
+        }
+        self.switches = Some(switches);
     }
 
     /// When hints are due.
@@ -114,8 +122,8 @@ impl Peers {
     }
 
     fn next_ask(&mut self) -> Option<MeshAsk> {
-        if let Some((push, pop)) = self.switches.take() {
-            return Some(MeshAsk::Switches { push, pop });
+        if let Some(switches) = self.switches.take() {
+            return Some(switches);
         }
         let message = self.next_message()?;
         Some(MeshAsk::Say { message: Box::new(message), unsaid: mem::take(&mut self.unsaid) })
@@ -148,20 +156,17 @@ fn insert(set: &mut HashSet<News>, news: News) -> bool {
     true
 }
 
-/// A frame's worth of a set.
+/// A frame's worth of a set, which keeps the rest.
 fn take(set: &mut HashSet<News>) -> Vec<Place> {
-    let all = mem::take(set);
-    let mut places = Vec::with_capacity(all.len().min(PLACES_PER_FRAME));
-    for news in all {
-        match news {
-            News::Available { tenant, queue, partition } if places.len() < PLACES_PER_FRAME => {
-                let (queue, partition) = (queue.to_string(), Some(partition.to_string()));
-                places.push(Place { queue, partition, tenant: Some(tenant.0) });
+    set.extract_if(|news| matches!(news, News::Available { .. }))
+        .take(PLACES_PER_FRAME)
+        .filter_map(|news| match news {
+            News::Available { tenant, queue, partition } => {
+                Some(Place { queue: queue.to_string(), partition: Some(partition.to_string()), tenant: Some(tenant.0) })
             }
-            rest => drop(set.insert(rest)),
-        }
-    }
-    places
+            News::Configured { .. } | News::Deleted { .. } => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]
