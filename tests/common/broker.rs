@@ -21,7 +21,7 @@ pub struct Broker {
     settings: Vec<(String, String)>,
     data_dir: TempDir,
     /// What it speaks TLS with, if it does.
-    certificates: Option<Certificates>,
+    certificates: Option<Arc<Certificates>>,
     log: Arc<Mutex<String>>,
 }
 
@@ -33,14 +33,18 @@ impl Broker {
 
     /// Starts one that speaks TLS.
     pub fn start_tls(settings: &[(&str, &str)]) -> Self {
-        let certificates = Certificates::new();
+        Self::start_tls_with(&Arc::new(Certificates::new()), settings)
+    }
+
+    /// Starts one that speaks TLS with certificates that others use too.
+    pub fn start_tls_with(certificates: &Arc<Certificates>, settings: &[(&str, &str)]) -> Self {
         let files = certificates.settings();
         let files = files.iter().map(|(name, value)| (*name, value.as_str()));
         let settings: Vec<_> = settings.iter().copied().chain(files).collect();
-        Self::start_as(&settings, Some(certificates))
+        Self::start_as(&settings, Some(Arc::clone(certificates)))
     }
 
-    fn start_as(settings: &[(&str, &str)], certificates: Option<Certificates>) -> Self {
+    fn start_as(settings: &[(&str, &str)], certificates: Option<Arc<Certificates>>) -> Self {
         let data_dir = TempDir::with_prefix("queen-test-").expect("a temporary directory");
         let settings: Vec<(String, String)> =
             settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -86,8 +90,8 @@ impl Broker {
     }
 
     /// What it speaks TLS with.
-    pub fn certificates(&mut self) -> &mut Certificates {
-        self.certificates.as_mut().expect("a broker that speaks TLS")
+    pub fn certificates(&self) -> &Certificates {
+        self.certificates.as_ref().expect("a broker that speaks TLS")
     }
 
     /// What it has logged so far, over all its starts.

@@ -40,17 +40,22 @@ pub struct Seat<'s> {
     pub peers: &'s [u16],
 }
 
+/// The settings of a broker in its place.
+pub fn settings_of(seat: &Seat<'_>) -> [(&'static str, String); 4] {
+    let peers: Vec<_> = seat.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    [
+        ("QUEEN_SERVER_ID", seat.id.to_owned()),
+        ("QUEEN_MESH_PORT", seat.port.to_string()),
+        ("QUEEN_MESH_PEERS", peers.join(",")),
+        ("QUEEN_MESH_BIND_ADDR", "127.0.0.1".to_owned()),
+    ]
+}
+
 /// Starts a broker in its place, with these settings besides.
 pub fn start(seat: &Seat<'_>, settings: &[(&str, &str)]) -> Broker {
-    let peers: Vec<_> = seat.peers.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    let (peers, port) = (peers.join(","), seat.port.to_string());
-    let own = [
-        ("QUEEN_SERVER_ID", seat.id),
-        ("QUEEN_MESH_PORT", &port),
-        ("QUEEN_MESH_PEERS", &peers),
-        ("QUEEN_MESH_BIND_ADDR", "127.0.0.1"),
-    ];
-    Broker::start(&own.into_iter().chain(settings.iter().copied()).collect::<Vec<_>>())
+    let own = settings_of(seat);
+    let own = own.iter().map(|(name, value)| (*name, &**value));
+    Broker::start(&own.chain(settings.iter().copied()).collect::<Vec<_>>())
 }
 
 /// Brokers `queen-1` and so on, each the peer of all others.

@@ -16,6 +16,7 @@ mod peer;
 mod proxy;
 mod slow;
 mod status;
+mod stops;
 mod switches;
 mod wakes;
 
