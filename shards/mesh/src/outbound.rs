@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use queen_wire::mesh::{
-    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, PeerIdentity, Place, Proven, Seal,
-    Secret, append_frame,
+    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, PeerIdentity, Proven, Seal, Secret,
+    append_frame,
 };
 
 use crate::node::{Connection, HANDSHAKE_MS, LABEL};
@@ -68,15 +68,8 @@ pub(crate) struct Queued {
 
 impl Queued {
     pub(crate) fn new(message: Message) -> Self {
-        let of_place = |place: &Place| {
-            size_of::<Place>() + place.queue.len() + place.partition.as_ref().map_or(0, |partition| partition.len())
-        };
-        let held = match &message {
-            Message::Available(places) => places.iter().map(of_place).sum(),
-            Message::Dirty(candidates) => candidates.iter().map(|candidate| of_place(&candidate.place)).sum(),
-            _ => 0,
-        };
-        Self { message: Arc::new(message), bytes: size_of::<Message>() + held }
+        let bytes = message.held_bytes();
+        Self { message: Arc::new(message), bytes }
     }
 }
 

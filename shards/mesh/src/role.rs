@@ -40,6 +40,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// Things that peers have said and that wait to be handed on: with so many, nothing is read.
 const HEARD_MAX: usize = 64;
 
+/// Bytes that they hold: with so many, nothing is read either.
+const HEARD_BYTES_MAX: usize = 4 << 20;
+
 /// How long a farewell may take to leave.
 const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -110,6 +113,8 @@ struct Role {
     watchers: RefCell<Vec<Ticket>>,
     /// What peers have said, and to whom.
     heard: RefCell<VecDeque<(ShardId, Message)>>,
+    /// Bytes that it holds.
+    heard_bytes: Cell<usize>,
     arrived: Notify,
     /// What other roles had no room for.
     unsaid: Cell<u64>,
@@ -144,6 +149,7 @@ impl Role {
             members,
             watchers: RefCell::default(),
             heard: RefCell::default(),
+            heard_bytes: Cell::new(0),
             arrived: Notify::new(),
             unsaid: Cell::new(0),
             warned: Cell::new(None),
@@ -201,28 +207,30 @@ impl Role {
             }
             _ => store_seat(self.port.shards()),
         };
+        self.heard_bytes.set(self.heard_bytes.get() + message.held_bytes());
         self.heard.borrow_mut().push_back((to, message));
         self.arrived.notify();
     }
 
     /// Whether so much waits to be handed on that nothing is to be read.
     fn is_behind(&self) -> bool {
-        self.heard.borrow().len() >= HEARD_MAX
+        self.heard.borrow().len() >= HEARD_MAX || self.heard_bytes.get() >= HEARD_BYTES_MAX
     }
 
     async fn hand_on(self: Rc<Self>) {
         loop {
+            let was_behind = self.is_behind();
             let next = self.heard.borrow_mut().pop_front();
             let Some((to, message)) = next else {
                 self.arrived.wait().await;
                 continue;
             };
-            let was_behind = self.heard.borrow().len() + 1 == HEARD_MAX;
+            self.heard_bytes.set(self.heard_bytes.get() - message.held_bytes());
             match self.port.ask(to, MeshAsk::Heard(Box::new(message))) {
                 Ok(asked) => drop(asked.await),
                 Err(_) => unreachable!("one question at a time has its credit"),
             }
-            if was_behind {
+            if was_behind && !self.is_behind() {
                 self.sockets.borrow().values().for_each(|socket| socket.look());
             }
         }
