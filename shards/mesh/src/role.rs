@@ -120,8 +120,21 @@ struct Role {
     unsaid: Cell<u64>,
     /// Of each peer, what was logged last.
     logged: Box<[Cell<Logged>]>,
-    warned: Cell<Option<Instant>>,
+    /// When each trouble was logged last.
+    warned: [Cell<Option<Instant>>; TROUBLES],
 }
+
+/// What may go wrong over and over.
+#[derive(Clone, Copy)]
+enum Trouble {
+    TwiceThere,
+    OwnId,
+    Accepting,
+    Serving,
+}
+
+/// How many of them there are.
+const TROUBLES: usize = Trouble::Serving as usize + 1;
 
 /// What was logged of a peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -152,7 +165,7 @@ impl Role {
             heard_bytes: Cell::new(0),
             arrived: Notify::new(),
             unsaid: Cell::new(0),
-            warned: Cell::new(None),
+            warned: Default::default(),
         })
     }
 
@@ -181,8 +194,8 @@ impl Role {
                 }
                 Action::Deliver(delivered) => self.deliver(delivered.message),
                 Action::Members(members) => self.members_are(members),
-                Action::OwnId { peer, connection } => self.own_id(peer, connection),
-                Action::TwiceThere(id) => self.warn(|| {
+                Action::OwnId { peer, connection, is_self } => self.own_id(peer, connection, is_self),
+                Action::TwiceThere(id) => self.warn(Trouble::TwiceThere, || {
                     tracing::error!(
                         server_id = &*id,
                         "two brokers have this id: the one that came second is refused; give each its own QUEEN_SERVER_ID"
@@ -246,20 +259,19 @@ impl Role {
         }
     }
 
-    fn own_id(&self, peer: Option<usize>, connection: Connection) {
+    fn own_id(&self, peer: Option<usize>, connection: Connection, is_self: bool) {
         let sockets = self.sockets.borrow();
         let Some(socket) = sockets.get(&connection) else { return };
-        let is_self = match peer {
-            Some(peer) => socket.is_to_own_host() && self.config.node.peers[peer].port == self.config.listen.port(),
-            // Where this broker is among its own peers, the other end of that connection says so.
-            None => socket.is_to_own_host(),
-        };
+        // By the time that its answer comes, the other end of a connection to itself may be gone.
+        let is_here =
+            |peer: usize| socket.is_to_own_host() && self.config.node.peers[peer].port == self.config.listen.port();
+        let is_self = is_self || peer.is_some_and(is_here);
         let id = &*self.config.node.me.server_id;
         if is_self {
             tracing::debug!("this broker is among its own peers");
         } else {
             let remote = socket.remote();
-            self.warn(|| {
+            self.warn(Trouble::OwnId, || {
                 tracing::error!(
                     server_id = id,
                     "the broker at {remote} has this broker's id and is refused: give each its own QUEEN_SERVER_ID"
@@ -269,9 +281,10 @@ impl Role {
     }
 
     /// Logs, but not the same over and over.
-    fn warn(&self, log: impl FnOnce()) {
-        if self.warned.get().is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            self.warned.set(Some(Instant::now()));
+    fn warn(&self, trouble: Trouble, log: impl FnOnce()) {
+        let warned = &self.warned[trouble as usize];
+        if warned.get().is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            warned.set(Some(Instant::now()));
             log();
         }
     }
@@ -318,19 +331,25 @@ impl Role {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    self.warn(|| tracing::warn!("a connection to the mesh could not be accepted: {error}"));
+                    self.warn(Trouble::Accepting, || {
+                        tracing::warn!("a connection to the mesh could not be accepted: {error}")
+                    });
                     rt::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             // One that was reset meanwhile has no address, and must not make the next one wait.
-            let Ok(remote) = stream.peer_addr() else { continue };
+            let Ok(remote) = stream.peer_addr() else {
+                self.node.borrow_mut().accepted_too_late();
+                continue;
+            };
             match self.adopt(stream) {
                 Ok(connection) => {
                     self.node.borrow_mut().accepted(connection, remote.ip(), self.now_ms());
                     self.act();
                 }
-                Err(error) => self.warn(|| tracing::warn!("a connection to the mesh could not be served: {error}")),
+                Err(error) => self
+                    .warn(Trouble::Serving, || tracing::warn!("a connection to the mesh could not be served: {error}")),
             }
         }
     }
