@@ -162,7 +162,8 @@ impl Message {
     ///
     /// Places of one queue in a batch come out as one: with its partition and group if all have
     /// the same, else for every partition, or every group. A frame may hold a million places, and whoever hears of them looks at queues.
-    /// Queues beyond [`PLACES_PER_FRAME`] are passed over, and so are names longer than [`NAME_BYTES_MAX`].
+    /// Queues beyond [`PLACES_PER_FRAME`] are passed over, and so are items beyond ten times as many, and names longer than
+    /// [`NAME_BYTES_MAX`].
     ///
     /// # Errors
     /// See [`MessageError`].
