@@ -13,6 +13,7 @@ use std::thread;
 
 use queen_data::{Tls, TlsError};
 use queen_fabric::memory;
+use queen_fabric::placement::{Available, PlacementError, Roles};
 
 use crate::checks::{self, CheckError};
 use crate::data_dir::{DataDir, DataDirError};
@@ -95,7 +96,7 @@ pub fn run(serve: impl FnOnce(Ready) -> Exit) -> Exit {
     match cli::parse(env::args_os().skip(1)) {
         Ok(cli::Command::Serve) => boot_and_serve(serve),
         Ok(cli::Command::CheckConfig) => match read_settings() {
-            Ok(settings) => match check_files(&settings) {
+            Ok(settings) => match check_machine(&settings) {
                 Exit::Clean => print(&settings::effective(&settings)),
                 wrong => wrong,
             },
@@ -180,13 +181,22 @@ fn load_tls(settings: &Settings) -> Result<Option<Tls>, TlsError> {
     settings.listen.tls().map(|(certificate, key)| Tls::load(certificate, key)).transpose()
 }
 
-/// What can be said about the files that settings name without serving.
-fn check_files(settings: &Settings) -> Exit {
+/// What can be said about the files and cores that settings name without serving.
+fn check_machine(settings: &Settings) -> Exit {
     let tls = load_tls(settings).err().map(|error| error.to_string());
     let key = auth::verifier(&settings.jwt).err().map(|error| error.to_string());
-    let faults: Vec<_> = tls.into_iter().chain(key).collect();
+    let cores = placement(settings).err().map(|error| error.to_string());
+    let faults: Vec<_> = tls.into_iter().chain(key).chain(cores).collect();
     faults.iter().for_each(|fault| complain(fault));
     if faults.is_empty() { Exit::Clean } else { Exit::Configuration }
+}
+
+/// Which role would run on which of the cores that there are.
+fn placement(settings: &Settings) -> Result<(), PlacementError> {
+    // Cores that cannot be read are a fault of this machine, which is told when it is to serve.
+    let Ok(available) = Available::of_this_thread() else { return Ok(()) };
+    let cores = &settings.cores;
+    Roles::plan(&available, cores.data.as_ref(), cores.mesh, cores.store).map(drop)
 }
 
 /// At SIGHUP: the certificate. Settings are read at boot alone.

@@ -321,6 +321,21 @@ fn contradictions(settings: &Settings) -> Vec<Contradiction> {
             mesh.heartbeat_ms,
         );
     }
+    if mesh.enabled && mesh.peers.is_some() {
+        must(
+            mesh.port != settings.listen.port || mesh.port == 0,
+            "QUEEN_MESH_PORT",
+            mesh.port.to_string(),
+            "another than",
+            "PORT",
+            settings.listen.port.into(),
+        );
+        if mesh.port == 0 {
+            let right = "a port from 1 to 65535 where QUEEN_MESH_PEERS is set: peers have to know it".to_owned();
+            let error = SettingError { name: "QUEEN_MESH_PORT", value: "0".to_owned(), right };
+            found.push(Contradiction { error, others: vec!["QUEEN_MESH_PEERS"] });
+        }
+    }
     let half = match (&settings.listen.tls_certificate, &settings.listen.tls_key) {
         (Some(set), None) => Some(("QUEEN_TLS_CERT", set, "QUEEN_TLS_KEY")),
         (None, Some(set)) => Some(("QUEEN_TLS_KEY", set, "QUEEN_TLS_CERT")),
@@ -586,6 +601,22 @@ mod tests {
                 "QUEEN_EPHEMERAL_BURST=\"99\": must be at least QUEEN_EPHEMERAL_RATE (100)",
             ]
         );
+    }
+
+    #[test]
+    fn peers_have_to_know_the_port_of_the_mesh() {
+        let peers = ("QUEEN_MESH_PEERS", "queen-2");
+        assert_eq!(
+            errors(&[peers, ("PORT", "7000"), ("QUEEN_MESH_PORT", "7000")]),
+            ["QUEEN_MESH_PORT=\"7000\": must be another than PORT (7000)"]
+        );
+        assert_eq!(
+            errors(&[peers, ("PORT", "0"), ("QUEEN_MESH_PORT", "0")]),
+            [
+                "QUEEN_MESH_PORT=\"0\": must be a port from 1 to 65535 where QUEEN_MESH_PEERS is set: peers have to know it"
+            ]
+        );
+        assert!(read(&[("PORT", "7000"), ("QUEEN_MESH_PORT", "7000")]).is_ok(), "nothing is listened for");
     }
 
     #[test]

@@ -145,6 +145,14 @@ fn check_config_touches_nothing() {
 }
 
 #[test]
+fn check_config_looks_at_the_cores_that_are_named() {
+    let output = ended(&["--check-config"], &[("QUEEN_MESH_CPU", "8000")]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("QUEEN_MESH_CPU") && said.contains("8000"), "{said}");
+}
+
+#[test]
 fn every_bad_setting_is_named_at_once_with_or_without_check_config() {
     let settings = [
         ("PORT", "99999"),

@@ -84,6 +84,28 @@ fn two_brokers_with_one_id_are_told_so_and_the_second_is_no_member() {
 }
 
 #[test]
+fn two_brokers_with_one_id_and_no_secret_are_told_so_and_so_is_the_third() {
+    let ports = [free_port(), free_port(), free_port()];
+    let others = |index: usize| ports.iter().copied().filter(|&port| port != ports[index]).collect::<Vec<_>>();
+    let brokers: [Broker; 3] = std::array::from_fn(|index| {
+        let id = if index == 0 { "one" } else { "twice" };
+        start(&Seat { id, port: ports[index], peers: &others(index) }, &[])
+    });
+    for broker in &brokers {
+        crate::eventually("the complaint", || broker.log().contains("QUEEN_SERVER_ID").then_some(()));
+    }
+    crate::until_failures(&brokers[0], "same_id", 1);
+}
+
+#[test]
+fn a_broker_among_its_own_peers_is_no_trouble_without_a_secret_either() {
+    let port = free_port();
+    let broker = start(&Seat { id: "me", port, peers: &[port] }, &[]);
+    crate::until_failures(&broker, "same_id", 1);
+    assert!(!broker.log().contains("ERROR"), "{}", broker.log());
+}
+
+#[test]
 fn a_broker_among_its_own_peers_is_no_trouble() {
     let port = free_port();
     let broker = start(&Seat { id: "me", port, peers: &[port] }, &[("QUEEN_SYNC_SECRET", SECRET)]);

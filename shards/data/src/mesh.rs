@@ -111,7 +111,7 @@ impl Shard {
         if not_reserved(&key.queue).is_err() || name::check("queue", &key.queue).is_err() {
             return tracing::debug!("a peer names an ephemeral queue that cannot be");
         }
-        tracing::info!(queue = key.queue, ?what, "a peer administers an ephemeral queue");
+        tracing::debug!(queue = key.queue, ?what, "a peer administers an ephemeral queue");
         match what {
             Administration::Reset => drop(self.reset_reply(&key)),
             Administration::Delete => self.delete_here(Box::new(key), AnswerTo::Nobody),

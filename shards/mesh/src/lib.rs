@@ -26,7 +26,7 @@ mod role;
 mod stats;
 
 pub use membership::{LEFT_OUT_MS, STARTING_MS};
-pub use node::{Action, Config, Connection, Delivered, HANDSHAKE_MS, IDS_MAX, Node, UNPROVEN_MAX};
+pub use node::{Action, Config, Connection, Delivered, HANDSHAKE_MS, IDS_MAX, INPUT_BYTES_MAX, Node, UNPROVEN_MAX};
 pub use outbound::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, QUEUE_BYTES_MAX, QUEUE_FRAMES_MAX};
 pub use peers::{PEERS_MAX, Peer, PeersError, parse_peers};
 pub use role::{MeshConfig, run};

@@ -115,6 +115,11 @@ impl Membership {
         }
     }
 
+    /// An id is not kept in mind any more.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.known.remove(id);
+    }
+
     /// This node owns nothing from here on.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;

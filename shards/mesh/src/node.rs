@@ -9,7 +9,7 @@ use std::{
 use queen_fabric::members::Members;
 use queen_wire::mesh::{HandshakeError, Identity, Listener, Message, Nonce, Secret};
 
-use crate::inbound::{Heard, Inbound};
+use crate::inbound::{Heard, Inbound, Over, SPEAKS_HEARTBEATS};
 use crate::membership::Membership;
 use crate::outbound::{Answered, Fault, Outbound, Queued};
 use crate::peers::Peer;
@@ -26,6 +26,9 @@ pub const UNPROVEN_MAX: usize = 64;
 
 /// Ids that are kept in mind, at most. Beyond, those of peers that are dead are forgotten, and others are turned away.
 pub const IDS_MAX: usize = 256;
+
+/// Bytes of frames that are not whole, of all connections together, at most: the one that brings more is closed.
+pub const INPUT_BYTES_MAX: usize = 64 << 20;
 
 /// A connection, by a number that the shell chose and never uses again.
 pub type Connection = u64;
@@ -75,6 +78,8 @@ pub enum Action {
         peer: Option<usize>,
         /// The connection, which is closed next.
         connection: Connection,
+        /// Whether this node itself has dialled it.
+        is_self: bool,
     },
     /// Two nodes have this id at the same time: the one that came second is refused.
     TwiceThere(Arc<str>),
@@ -140,7 +145,7 @@ impl Node {
     #[must_use]
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
         let outbound = self.outbound.iter().filter_map(|outbound| outbound.next_ms(now_ms));
-        let inbound = self.inbound.values().filter_map(Inbound::until_ms);
+        let inbound = self.inbound.values().map(|inbound| self.over(inbound).0);
         outbound.chain(inbound).chain(self.membership.next_ms(now_ms)).min()
     }
 
@@ -156,13 +161,22 @@ impl Node {
             }
         }
         let late = |(&connection, inbound): (&Connection, &Inbound)| {
-            inbound.until_ms().is_some_and(|until_ms| until_ms <= now_ms).then_some(connection)
+            let (at_ms, over) = self.over(inbound);
+            (at_ms <= now_ms).then_some((connection, over))
         };
-        for connection in self.inbound.iter().filter_map(late).collect::<Vec<_>>() {
-            self.stats.failed("timeout");
+        for (connection, over) in self.inbound.iter().filter_map(late).collect::<Vec<_>>() {
+            match over {
+                Over::Unproven => self.stats.failed("timeout"),
+                Over::Silent => self.stats.fault("silent"),
+                Over::Replaced => {}
+            }
             self.close_inbound(connection);
         }
         self.look_at_members(now_ms);
+    }
+
+    fn over(&self, inbound: &Inbound) -> (u64, Over) {
+        inbound.over(self.config.heartbeat_ms, self.config.dead_ms)
     }
 
     /// A peer was dialled.
@@ -183,7 +197,7 @@ impl Node {
 
     /// A connection was accepted that comes from there.
     pub fn accepted(&mut self, connection: Connection, remote: IpAddr, now_ms: u64) {
-        let unproven = self.inbound.values().filter(|inbound| inbound.until_ms().is_some()).count();
+        let unproven = self.inbound.values().filter(|inbound| inbound.is_unproven()).count();
         if unproven >= UNPROVEN_MAX {
             self.stats.failed("too_many");
             self.actions.push_back(Action::Close(connection));
@@ -193,6 +207,11 @@ impl Node {
         let Config { me, secret, legacy, .. } = &self.config;
         let listener = Listener::new(secret.clone(), LABEL, &me.server_id, *legacy, nonce);
         self.inbound.insert(connection, Inbound::new(remote, listener, now_ms + HANDSHAKE_MS));
+    }
+
+    /// A connection was accepted whose other end has reset it already.
+    pub fn accepted_too_late(&mut self) {
+        self.stats.failed("closed");
     }
 
     /// Bytes came on a connection.
@@ -214,7 +233,9 @@ impl Node {
             Err(fault) => {
                 let is_own = self.count(&fault);
                 if is_own {
-                    let own = |connection| Action::OwnId { peer: Some(peer), connection };
+                    let is_from = |inbound: &Inbound| inbound.is_from(self.outbound[peer].nonce());
+                    let is_self = self.inbound.values().any(is_from);
+                    let own = |connection| Action::OwnId { peer: Some(peer), connection, is_self };
                     self.actions.extend(self.outbound[peer].connection().map(own));
                 }
                 self.close_outbound(peer, is_own, now_ms);
@@ -237,7 +258,7 @@ impl Node {
     fn received_inbound(&mut self, connection: Connection, bytes: &[u8], now_ms: u64) {
         let Some(inbound) = self.inbound.get_mut(&connection) else { return };
         let mut heard = Vec::new();
-        let outcome = inbound.received(bytes, |what| heard.push(what));
+        let outcome = inbound.received(bytes, now_ms, |what| heard.push(what));
         for what in heard {
             if !self.hear(connection, what, now_ms) {
                 return self.close_inbound(connection);
@@ -245,8 +266,13 @@ impl Node {
         }
         if let Err(fault) = outcome {
             if self.count(&fault) {
-                self.actions.push_back(Action::OwnId { peer: None, connection });
+                let is_from = |outbound: &Outbound| self.inbound[&connection].is_from(outbound.nonce());
+                let is_self = self.outbound.iter().any(is_from);
+                self.actions.push_back(Action::OwnId { peer: None, connection, is_self });
             }
+            self.close_inbound(connection);
+        } else if self.inbound.values().map(Inbound::input_bytes).sum::<usize>() > INPUT_BYTES_MAX {
+            self.stats.fault("no_room");
             self.close_inbound(connection);
         }
     }
@@ -269,9 +295,13 @@ impl Node {
                 self.membership.dialer_proved(peer, remote, now_ms);
             }
         }
-        let inbound = &self.inbound[&connection];
+        let heartbeat_ms = self.config.heartbeat_ms;
+        let Some(inbound) = self.inbound.get_mut(&connection) else { return false };
         let Some(id) = inbound.id().cloned() else { return true };
         let is_proven = inbound.is_proven();
+        if inbound.settle(heartbeat_ms, now_ms) {
+            self.refuse_newer(connection, &id);
+        }
         self.heard_ms.insert(Arc::clone(&id), now_ms);
         if is_proven {
             self.membership.heard(&id, now_ms);
@@ -311,24 +341,55 @@ impl Node {
         let oldest = Arc::clone(oldest);
         self.heard_ms.remove(&oldest);
         self.stats.received.retain(|(of, _), _| *of != oldest);
+        self.membership.forget(&oldest);
+        for connection in self.connections_of(&oldest) {
+            self.close_inbound(connection);
+        }
         true
+    }
+
+    /// The accepted connections of an id, the oldest first.
+    fn connections_of(&self, id: &Arc<str>) -> Vec<Connection> {
+        let of = |(&connection, inbound): (&Connection, &Inbound)| (inbound.id() == Some(id)).then_some(connection);
+        let mut connections: Vec<_> = self.inbound.iter().filter_map(of).collect();
+        connections.sort_by_key(|connection| (self.inbound[connection].since_ms(), *connection));
+        connections
     }
 
     /// Closes older connections of an id: they are its last incarnation's, or were cut without our noticing. Not where
     /// another incarnation still speaks on one: then two nodes have the same id, and the newcomer has to go.
+    ///
+    /// The old form does not say of which incarnation it is: there the oldest connection stays beside the newcomer until it
+    /// shows by being used that there are two nodes, or by not being used that it was left.
     fn replace_older(&mut self, connection: Connection, id: &Arc<str>, epoch: Option<u64>, now_ms: u64) -> bool {
-        let same = |(&other, inbound): (&Connection, &Inbound)| {
-            (other != connection && inbound.id() == Some(id)).then_some((other, inbound.epoch()))
-        };
-        let older: Vec<_> = self.inbound.iter().filter_map(same).collect();
-        let speaks = self.heard_ms.get(id).is_some_and(|&at_ms| now_ms < at_ms + 3 * self.config.heartbeat_ms);
-        if speaks && older.iter().any(|(_, of_older)| epoch.is_some() && *of_older != epoch) {
-            return false;
+        let mut older = self.connections_of(id);
+        older.retain(|&other| other != connection);
+        let speaks_ms = SPEAKS_HEARTBEATS * self.config.heartbeat_ms;
+        let speaks = self.heard_ms.get(id).is_some_and(|&at_ms| now_ms < at_ms + speaks_ms);
+        match epoch {
+            Some(_) if speaks && older.iter().any(|other| self.inbound[other].epoch() != epoch) => return false,
+            Some(_) => {}
+            None if older.is_empty() => {}
+            None => {
+                let oldest = older.remove(0);
+                self.inbound.get_mut(&oldest).expect("just found").doubt(now_ms);
+            }
         }
-        for (older, _) in older {
-            self.close_inbound(older);
+        for other in older {
+            self.close_inbound(other);
         }
         true
+    }
+
+    /// Two nodes use an id at the same time, the first of them on this connection: the other one's are closed.
+    fn refuse_newer(&mut self, connection: Connection, id: &Arc<str>) {
+        for other in self.connections_of(id) {
+            if other != connection {
+                self.stats.failed("same_id");
+                self.close_inbound(other);
+                self.actions.push_back(Action::TwiceThere(Arc::clone(id)));
+            }
+        }
     }
 
     /// A connection takes nothing of what is to be sent on it, and for too long: it is to be closed.
@@ -343,7 +404,9 @@ impl Node {
 
     /// A connection ended by itself.
     pub fn closed(&mut self, connection: Connection, now_ms: u64) {
-        self.inbound.remove(&connection);
+        if self.inbound.remove(&connection).is_some_and(|inbound| inbound.is_unproven()) {
+            self.stats.failed("closed");
+        }
         if let Some(peer) = self.peer_of(connection) {
             let jitter = self.jitter();
             self.outbound[peer].ended(false, self.config.legacy, jitter, now_ms);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use queen_wire::mesh::{
-    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, PeerIdentity, Place, Proven, Seal,
-    Secret, append_frame,
+    Dialer, FrameError, Framing, HandshakeError, Identity, Message, Next, Nonce, PeerIdentity, Proven, Seal, Secret,
+    append_frame,
 };
 
 use crate::node::{Connection, HANDSHAKE_MS, LABEL};
@@ -24,6 +24,9 @@ pub const BACKOFF_MIN_MS: u64 = 250;
 /// See [`BACKOFF_MIN_MS`].
 pub const BACKOFF_MAX_MS: u64 = 5_000;
 
+/// A connection of the old form that has lasted so long was a good one.
+const LASTING_MS: u64 = 10_000;
+
 /// A peer that answers with this node's own id is this node itself, most of the time: it is asked again now and then.
 const OWN_ID_PAUSE_MS: u64 = 60_000;
 
@@ -38,7 +41,7 @@ enum Link {
     /// The handshake has failed: to be closed.
     Failed { connection: Connection },
     /// Frames may be sent.
-    Up { connection: Connection, seal: Option<Seal>, heartbeat_ms: u64 },
+    Up { connection: Connection, seal: Option<Seal>, heartbeat_ms: u64, since_ms: u64 },
 }
 
 /// One configured peer.
@@ -48,6 +51,8 @@ pub(crate) struct Outbound {
     backoff_ms: u64,
     /// The next dial uses the old form: the last one got no challenge.
     old_form: bool,
+    /// The nonce of the last HELLO.
+    nonce: Nonce,
     /// Frames of the handshake, rendered.
     handshake: Vec<u8>,
     /// What has to be said first and is not dropped: switches, leaving. Two switches and a farewell at most.
@@ -68,15 +73,8 @@ pub(crate) struct Queued {
 
 impl Queued {
     pub(crate) fn new(message: Message) -> Self {
-        let of_place = |place: &Place| {
-            size_of::<Place>() + place.queue.len() + place.partition.as_ref().map_or(0, |partition| partition.len())
-        };
-        let held = match &message {
-            Message::Available(places) => places.iter().map(of_place).sum(),
-            Message::Dirty(candidates) => candidates.iter().map(|candidate| of_place(&candidate.place)).sum(),
-            _ => 0,
-        };
-        Self { message: Arc::new(message), bytes: size_of::<Message>() + held }
+        let bytes = message.held_bytes();
+        Self { message: Arc::new(message), bytes }
     }
 }
 
@@ -101,6 +99,7 @@ impl Outbound {
             link: Link::Down { at_ms: now_ms },
             backoff_ms: BACKOFF_MIN_MS,
             old_form: false,
+            nonce: Nonce::default(),
             handshake: Vec::new(),
             first: Vec::new(),
             queue: VecDeque::new(),
@@ -131,6 +130,7 @@ impl Outbound {
         now_ms: u64,
     ) {
         self.handshake.clear();
+        self.nonce = *nonce;
         let hello = match secret {
             Some(secret) if !self.old_form => {
                 let (dialer, hello) = Dialer::new(secret.clone(), LABEL, me, &self.peer.to_string(), nonce);
@@ -140,15 +140,20 @@ impl Outbound {
                 hello
             }
             _ => {
-                self.up(connection, None, now_ms + heartbeat_ms);
+                self.up(connection, None, heartbeat_ms, now_ms);
                 Dialer::old_form(secret, &me.server_id, nonce)
             }
         };
         append_frame(&mut self.handshake, hello.0, &hello.1, None);
     }
 
-    fn up(&mut self, connection: Connection, seal: Option<Seal>, heartbeat_ms: u64) {
-        self.link = Link::Up { connection, seal, heartbeat_ms };
+    fn up(&mut self, connection: Connection, seal: Option<Seal>, heartbeat_ms: u64, now_ms: u64) {
+        self.link = Link::Up { connection, seal, heartbeat_ms: now_ms + heartbeat_ms, since_ms: now_ms };
+    }
+
+    /// The nonce of the last HELLO.
+    pub(crate) fn nonce(&self) -> &Nonce {
+        &self.nonce
     }
 
     /// What a listener sends: its proof, and nothing after that.
@@ -171,16 +176,21 @@ impl Outbound {
         let id: Arc<str> = step.proven.peer.server_id.as_str().into();
         self.server_id = Some(id);
         let Proven { peer, seals } = step.proven;
-        self.up(connection, seals.map(|seals| seals.forward), now_ms + heartbeat_ms);
+        self.up(connection, seals.map(|seals| seals.forward), heartbeat_ms, now_ms);
         self.backoff_ms = BACKOFF_MIN_MS;
         Ok(Answered::Proven(peer))
     }
 
     /// The connection ended, or was never made. `legacy` is whether the old form may be tried; `jitter` is any number.
     pub(crate) fn ended(&mut self, is_own: bool, legacy: bool, jitter: u64, now_ms: u64) {
-        // A listener that closed or said nothing where a challenge is due may be an older broker.
-        let unchallenged = matches!(self.link, Link::Proving { .. });
+        // A listener that closed or said nothing where a challenge is due may be an older broker. Not one that has proved
+        // itself before: somebody may keep it busy so that it is taken for one.
+        let unchallenged = matches!(self.link, Link::Proving { .. }) && self.server_id.is_none();
         self.old_form = legacy && unchallenged && !self.old_form;
+        // The old form has no answer: that it went well shows in that it lasts.
+        if matches!(self.link, Link::Up { since_ms, .. } if since_ms + LASTING_MS <= now_ms) {
+            self.backoff_ms = BACKOFF_MIN_MS;
+        }
         let pause_ms = if is_own {
             OWN_ID_PAUSE_MS
         } else {

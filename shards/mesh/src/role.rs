@@ -40,6 +40,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// Things that peers have said and that wait to be handed on: with so many, nothing is read.
 const HEARD_MAX: usize = 64;
 
+/// Bytes that they hold: with so many, nothing is read either.
+const HEARD_BYTES_MAX: usize = 4 << 20;
+
 /// How long a farewell may take to leave.
 const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -110,13 +113,28 @@ struct Role {
     watchers: RefCell<Vec<Ticket>>,
     /// What peers have said, and to whom.
     heard: RefCell<VecDeque<(ShardId, Message)>>,
+    /// Bytes that it holds.
+    heard_bytes: Cell<usize>,
     arrived: Notify,
     /// What other roles had no room for.
     unsaid: Cell<u64>,
     /// Of each peer, what was logged last.
     logged: Box<[Cell<Logged>]>,
-    warned: Cell<Option<Instant>>,
+    /// When each trouble was logged last.
+    warned: [Cell<Option<Instant>>; TROUBLES],
 }
+
+/// What may go wrong over and over.
+#[derive(Clone, Copy)]
+enum Trouble {
+    TwiceThere,
+    OwnId,
+    Accepting,
+    Serving,
+}
+
+/// How many of them there are.
+const TROUBLES: usize = Trouble::Serving as usize + 1;
 
 /// What was logged of a peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,9 +162,10 @@ impl Role {
             members,
             watchers: RefCell::default(),
             heard: RefCell::default(),
+            heard_bytes: Cell::new(0),
             arrived: Notify::new(),
             unsaid: Cell::new(0),
-            warned: Cell::new(None),
+            warned: Default::default(),
         })
     }
 
@@ -175,8 +194,8 @@ impl Role {
                 }
                 Action::Deliver(delivered) => self.deliver(delivered.message),
                 Action::Members(members) => self.members_are(members),
-                Action::OwnId { peer, connection } => self.own_id(peer, connection),
-                Action::TwiceThere(id) => self.warn(|| {
+                Action::OwnId { peer, connection, is_self } => self.own_id(peer, connection, is_self),
+                Action::TwiceThere(id) => self.warn(Trouble::TwiceThere, || {
                     tracing::error!(
                         server_id = &*id,
                         "two brokers have this id: the one that came second is refused; give each its own QUEEN_SERVER_ID"
@@ -201,28 +220,30 @@ impl Role {
             }
             _ => store_seat(self.port.shards()),
         };
+        self.heard_bytes.set(self.heard_bytes.get() + message.held_bytes());
         self.heard.borrow_mut().push_back((to, message));
         self.arrived.notify();
     }
 
     /// Whether so much waits to be handed on that nothing is to be read.
     fn is_behind(&self) -> bool {
-        self.heard.borrow().len() >= HEARD_MAX
+        self.heard.borrow().len() >= HEARD_MAX || self.heard_bytes.get() >= HEARD_BYTES_MAX
     }
 
     async fn hand_on(self: Rc<Self>) {
         loop {
+            let was_behind = self.is_behind();
             let next = self.heard.borrow_mut().pop_front();
             let Some((to, message)) = next else {
                 self.arrived.wait().await;
                 continue;
             };
-            let was_behind = self.heard.borrow().len() + 1 == HEARD_MAX;
+            self.heard_bytes.set(self.heard_bytes.get() - message.held_bytes());
             match self.port.ask(to, MeshAsk::Heard(Box::new(message))) {
                 Ok(asked) => drop(asked.await),
                 Err(_) => unreachable!("one question at a time has its credit"),
             }
-            if was_behind {
+            if was_behind && !self.is_behind() {
                 self.sockets.borrow().values().for_each(|socket| socket.look());
             }
         }
@@ -238,20 +259,19 @@ impl Role {
         }
     }
 
-    fn own_id(&self, peer: Option<usize>, connection: Connection) {
+    fn own_id(&self, peer: Option<usize>, connection: Connection, is_self: bool) {
         let sockets = self.sockets.borrow();
         let Some(socket) = sockets.get(&connection) else { return };
-        let is_self = match peer {
-            Some(peer) => socket.is_to_own_host() && self.config.node.peers[peer].port == self.config.listen.port(),
-            // Where this broker is among its own peers, the other end of that connection says so.
-            None => socket.is_to_own_host(),
-        };
+        // By the time that its answer comes, the other end of a connection to itself may be gone.
+        let is_here =
+            |peer: usize| socket.is_to_own_host() && self.config.node.peers[peer].port == self.config.listen.port();
+        let is_self = is_self || peer.is_some_and(is_here);
         let id = &*self.config.node.me.server_id;
         if is_self {
             tracing::debug!("this broker is among its own peers");
         } else {
             let remote = socket.remote();
-            self.warn(|| {
+            self.warn(Trouble::OwnId, || {
                 tracing::error!(
                     server_id = id,
                     "the broker at {remote} has this broker's id and is refused: give each its own QUEEN_SERVER_ID"
@@ -261,9 +281,10 @@ impl Role {
     }
 
     /// Logs, but not the same over and over.
-    fn warn(&self, log: impl FnOnce()) {
-        if self.warned.get().is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            self.warned.set(Some(Instant::now()));
+    fn warn(&self, trouble: Trouble, log: impl FnOnce()) {
+        let warned = &self.warned[trouble as usize];
+        if warned.get().is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            warned.set(Some(Instant::now()));
             log();
         }
     }
@@ -310,19 +331,25 @@ impl Role {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    self.warn(|| tracing::warn!("a connection to the mesh could not be accepted: {error}"));
+                    self.warn(Trouble::Accepting, || {
+                        tracing::warn!("a connection to the mesh could not be accepted: {error}")
+                    });
                     rt::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             // One that was reset meanwhile has no address, and must not make the next one wait.
-            let Ok(remote) = stream.peer_addr() else { continue };
+            let Ok(remote) = stream.peer_addr() else {
+                self.node.borrow_mut().accepted_too_late();
+                continue;
+            };
             match self.adopt(stream) {
                 Ok(connection) => {
                     self.node.borrow_mut().accepted(connection, remote.ip(), self.now_ms());
                     self.act();
                 }
-                Err(error) => self.warn(|| tracing::warn!("a connection to the mesh could not be served: {error}")),
+                Err(error) => self
+                    .warn(Trouble::Serving, || tracing::warn!("a connection to the mesh could not be served: {error}")),
             }
         }
     }

@@ -3,9 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use queen_mesh::{
-    Action, Config, Connection, HANDSHAKE_MS, IDS_MAX, Node, Peer, QUEUE_BYTES_MAX, QUEUE_FRAMES_MAX, UNPROVEN_MAX,
+    Action, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Config, Connection, HANDSHAKE_MS, IDS_MAX, INPUT_BYTES_MAX, Node, Peer,
+    QUEUE_BYTES_MAX, QUEUE_FRAMES_MAX, UNPROVEN_MAX,
 };
-use queen_wire::mesh::{Dialer, Framing, Identity, Message, Next, Place, QueueName, Seal, Secret, append_frame};
+use queen_wire::mesh::{
+    Dialer, Framing, Identity, Listener, ListenerStep, Message, Next, Place, QueueName, Seal, Secret, append_frame,
+};
 
 const LABEL: &str = "queen-mesh/1";
 
@@ -262,6 +265,131 @@ fn ids_are_limited_and_those_of_the_dead_make_room() {
 }
 
 #[test]
+fn the_connections_of_an_id_that_makes_room_end_with_it() {
+    let mut node = node(Some("s3cret"), false);
+    for connection in 0..IDS_MAX as u64 {
+        prove(&mut node, connection, &format!("id-{connection}"), 9, 0);
+    }
+    actions(&mut node);
+    prove(&mut node, 1_000, "one-more", 9, 6_000);
+    let closed: Vec<_> = actions(&mut node).into_iter().filter(|action| matches!(action, Action::Close(_))).collect();
+    assert_eq!(closed, [Action::Close(0)], "the oldest, and the newcomer stays");
+}
+
+#[test]
+fn a_connection_that_says_nothing_whole_for_long_is_closed() {
+    let mut node = node(Some("s3cret"), false);
+    let mut seal = prove(&mut node, 7, "b", 9, 0);
+    node.received(7, &frame(Message::Heartbeat.render(), seal.as_mut()), 10_000);
+    // The beginning of a large frame, and some more of it now and then.
+    node.received(7, &[0, 16, 0, 0, 2], 11_000);
+    node.received(7, b"{\"items\":[", 24_000);
+    node.advance(24_999);
+    assert!(!closes(&mut node, 7));
+    assert_eq!(node.next_ms(24_999), Some(25_000));
+    node.advance(25_000);
+    assert!(closes(&mut node, 7));
+    assert_eq!(node.stats().faults["silent"], 1);
+}
+
+#[test]
+fn frames_that_are_not_whole_have_so_much_room_together_and_no_more() {
+    let mut node = node(Some("s3cret"), false);
+    let mut part = ((16u32 << 20) - 8).to_be_bytes().to_vec();
+    part.resize(8 << 20, b'x');
+    let fits = (INPUT_BYTES_MAX / part.len()) as u64;
+    for connection in 0..fits {
+        prove(&mut node, connection, &format!("id-{connection}"), 9, 0);
+        node.received(connection, &part, 0);
+        assert!(!closes(&mut node, connection));
+    }
+    prove(&mut node, 100, "one-more", 9, 0);
+    node.received(100, &part, 0);
+    assert!(closes(&mut node, 100));
+    assert_eq!(node.stats().faults["no_room"], 1);
+    node.closed(0, 0);
+    prove(&mut node, 101, "another", 9, 0);
+    node.received(101, &part, 0);
+    assert!(!closes(&mut node, 101), "there is room again");
+}
+
+/// Dials an open node in the old form.
+fn greet(node: &mut Node, connection: Connection, id: &str, now_ms: u64) {
+    node.accepted(connection, REMOTE, now_ms);
+    node.received(connection, &frame(Dialer::old_form(None, id, &[77; 16]), None), now_ms);
+}
+
+#[test]
+fn in_the_old_form_a_second_node_with_the_same_id_is_refused_when_the_first_still_speaks() {
+    let mut node = node(None, true);
+    let heartbeat = frame(Message::Heartbeat.render(), None);
+    greet(&mut node, 7, "b", 0);
+    greet(&mut node, 8, "b", 500);
+    // This one may have been on its way.
+    node.received(7, &heartbeat, 1_000);
+    assert!(!closes(&mut node, 8));
+    node.received(8, &heartbeat, 1_500);
+    node.received(7, &heartbeat, 2_000);
+    let refused = actions(&mut node);
+    assert!(refused.contains(&Action::TwiceThere("b".into())) && refused.contains(&Action::Close(8)), "{refused:?}");
+    assert!(!refused.contains(&Action::Close(7)), "{refused:?}");
+    assert_eq!(node.stats().handshake_failures["same_id"], 1);
+}
+
+#[test]
+fn in_the_old_form_a_connection_that_was_left_ends_when_another_has_come() {
+    let mut node = node(None, true);
+    let heartbeat = frame(Message::Heartbeat.render(), None);
+    greet(&mut node, 7, "b", 0);
+    greet(&mut node, 8, "b", 500);
+    greet(&mut node, 9, "b", 700);
+    assert!(closes(&mut node, 8), "one newcomer at a time");
+    for now_ms in [1_500, 2_500, 3_499] {
+        node.received(9, &heartbeat, now_ms);
+        node.advance(now_ms);
+        assert!(!closes(&mut node, 7));
+    }
+    node.advance(3_500);
+    let ended = actions(&mut node);
+    assert!(ended.contains(&Action::Close(7)) && !ended.contains(&Action::Close(9)), "{ended:?}");
+    assert!(!node.stats().handshake_failures.contains_key("same_id"));
+}
+
+#[test]
+fn a_node_that_dials_itself_knows_its_own_voice_in_either_form() {
+    for secret in [None, Some("s3cret")] {
+        let mut node = node(secret, true);
+        actions(&mut node);
+        node.dialled(0, 3, 0);
+        node.accepted(4, REMOTE, 0);
+        let hello = node.take_output(3, 0).expect("HELLO");
+        node.received(4, &hello, 0);
+        if let Some(challenge) = node.take_output(4, 0) {
+            node.received(3, &challenge, 0);
+        }
+        let own = actions(&mut node).into_iter().find_map(|action| match action {
+            Action::OwnId { is_self, .. } => Some(is_self),
+            _ => None,
+        });
+        assert_eq!(own, Some(true));
+        // Another node says the same id.
+        node.accepted(5, REMOTE, 0);
+        let secret = secret.and_then(Secret::new);
+        node.received(5, &frame(Dialer::old_form(secret.as_ref(), "a", &[99; 16]), None), 0);
+        assert!(actions(&mut node).contains(&Action::OwnId { peer: None, connection: 5, is_self: false }));
+    }
+}
+
+#[test]
+fn connections_that_end_before_they_say_who_they_are_are_counted() {
+    let mut node = node(Some("s3cret"), false);
+    node.accepted(7, REMOTE, 0);
+    node.closed(7, 10);
+    node.accepted_too_late();
+    assert_eq!(node.stats().handshake_failures["closed"], 2);
+}
+
+#[test]
 fn what_is_not_understood_is_passed_over_and_counted() {
     let mut node = node(Some("s3cret"), false);
     let mut seal = prove(&mut node, 7, "b", 9, 10);
@@ -327,4 +455,48 @@ fn an_older_peer_is_dialled_again_in_the_old_form_where_that_is_allowed() {
         assert_eq!(String::from_utf8_lossy(&hello.1).contains("\"challenge\":true"), !legacy);
         assert!(legacy || !String::from_utf8_lossy(&hello.1).contains("mac"), "never a MAC that can be replayed");
     }
+}
+
+/// Dials the node's peer, and tells the form in which it says HELLO.
+fn is_new_form(node: &mut Node, connection: Connection, now_ms: u64) -> bool {
+    node.dialled(0, connection, now_ms);
+    let hello = frames(&node.take_output(connection, now_ms).expect("HELLO")).remove(0);
+    String::from_utf8_lossy(&hello.1).contains("\"challenge\":true")
+}
+
+#[test]
+fn a_peer_that_has_proved_itself_once_is_never_taken_for_an_older_one() {
+    let mut node = node(Some("s3cret"), true);
+    actions(&mut node);
+    node.dialled(0, 3, 0);
+    let hello = frames(&node.take_output(3, 0).expect("HELLO")).remove(0);
+    let mut listener = Listener::new(Secret::new("s3cret"), LABEL, "b", false, [5; 16]);
+    let Ok(ListenerStep::Send(challenge)) = listener.step(hello.0, &hello.1) else { panic!("no challenge") };
+    node.received(3, &frame(challenge, None), 0);
+    assert!(node.is_connected(0));
+    node.closed(3, 10);
+    // It is kept busy, and closes before it answers.
+    for connection in 4..8 {
+        assert!(is_new_form(&mut node, connection, connection * 10_000));
+        node.closed(connection, connection * 10_000 + 10);
+    }
+}
+
+#[test]
+fn an_old_forms_connection_that_lasted_sets_the_pause_back() {
+    let mut node = node(None, true);
+    let mut now_ms = 0;
+    for connection in 0..10 {
+        node.dialled(0, connection, now_ms);
+        now_ms += 100;
+        node.closed(connection, now_ms);
+        now_ms += 10_000;
+    }
+    let pause_ms = |node: &Node, now_ms| node.next_ms(now_ms).expect("a dial") - now_ms;
+    node.dialled(0, 10, now_ms);
+    node.closed(10, now_ms + 100);
+    assert!(pause_ms(&node, now_ms + 100) >= BACKOFF_MAX_MS * 3 / 4);
+    node.dialled(0, 11, now_ms + 10_000);
+    node.closed(11, now_ms + 20_000);
+    assert!(pause_ms(&node, now_ms + 20_000) <= BACKOFF_MIN_MS * 5 / 4);
 }

@@ -268,35 +268,24 @@ impl Role {
 
     fn heard(&mut self, message: Message) {
         match message {
-            Message::Available(places) => self.heard_of(Heard::Available, places),
+            Message::Available(places) => self.heard_of(Heard::Available, places.into_iter().map(Place::queue_name)),
             Message::Dirty(candidates) => {
-                self.heard_of(Heard::Dirty, candidates.into_iter().map(|candidate| candidate.place));
+                let queues = candidates.into_iter().map(|candidate| candidate.place.queue_name());
+                self.heard_of(Heard::Dirty, queues);
             }
-            Message::ConfigSet(queue) | Message::ConfigDelete(queue) => {
-                self.heard_of_queue(Heard::Changed, &queue);
-            }
+            Message::ConfigSet(queue) | Message::ConfigDelete(queue) => self.heard_of(Heard::Changed, [queue]),
             Message::Maintenance(on) => self.heard_of_switch(Switch::PushMaintenance, on),
             Message::PopMaintenance(on) => self.heard_of_switch(Switch::PopMaintenance, on),
             Message::Heartbeat | Message::Leaving | Message::EphemeralAdmin(..) => {}
         }
     }
 
-    fn heard_of(&mut self, what: Heard, places: impl IntoIterator<Item = Place>) {
-        let mut last = None;
-        for Place { queue, tenant, .. } in places {
-            let name = QueueName { queue, tenant };
-            // A push to many partitions names its queue many times.
-            if last.as_ref() != Some(&name) {
-                self.heard_of_queue(what, &name);
-                last = Some(name);
-            }
-        }
-    }
-
-    fn heard_of_queue(&mut self, what: Heard, QueueName { queue, tenant }: &QueueName) {
+    fn heard_of(&mut self, what: Heard, queues: impl IntoIterator<Item = QueueName>) {
         // Who names no tenant means them all, which is the default one where there are no others.
-        let tenant = tenant.map(Uuid).or((!self.has_tenants).then_some(DEFAULT_TENANT));
-        self.log.heard(what, tenant, &Arc::from(queue.as_str()), self.now_us());
+        let all = (!self.has_tenants).then_some(DEFAULT_TENANT);
+        let named = queues.into_iter().map(|name| (name.tenant.map(Uuid).or(all), Arc::from(name.queue)));
+        let now_us = self.now_us();
+        self.log.heard(what, named, now_us);
     }
 
     /// With a store of its own, a broker's switches are its own too.

@@ -2,7 +2,7 @@
 //!
 //! Both are hints: what is lost is found when the store is asked in its own time, see [`refresh`](super::refresh).
 
-use std::{mem, sync::Arc};
+use std::{collections::HashSet, mem, sync::Arc};
 
 use super::{
     Log,
@@ -59,19 +59,26 @@ impl<T: Copy> Log<T> {
         mem::take(&mut self.news)
     }
 
-    /// Another broker has said something of a queue, of one tenant or of every tenant that has one of this name. The store
-    /// is asked, unless that makes no difference here.
-    pub fn heard(&mut self, what: Heard, tenant: Option<TenantId>, queue: &Arc<str>, mono_us: u64) {
+    /// Another broker has said something of queues, each of one tenant or of every tenant that has one of this name. The
+    /// store is asked, unless that makes no difference here.
+    ///
+    /// However many they are, what is there is looked at once.
+    pub fn heard(&mut self, what: Heard, named: impl IntoIterator<Item = (Option<TenantId>, Arc<str>)>, mono_us: u64) {
         self.mono_us = mono_us;
-        let concerned = match tenant {
-            Some(tenant) => self.cache.queue(tenant, queue).is_some_and(|queue| self.concerns(what, queue)),
-            None => {
-                let named = self.cache.queues.iter().filter(|(_, of)| of.row.name == *queue);
-                named.map(|(key, _)| key).any(|key| self.concerns(what, key))
+        let mut anybodys = HashSet::new();
+        let mut queues = HashSet::new();
+        for (tenant, name) in named {
+            match tenant {
+                Some(tenant) => queues.extend(self.cache.queue(tenant, &name)),
+                None => drop(anybodys.insert(name)),
             }
-        };
+        }
+        if !anybodys.is_empty() {
+            let named = self.cache.queues.iter().filter(|(_, of)| anybodys.contains(&of.row.name));
+            queues.extend(named.map(|(key, _)| key));
+        }
         // Those that wait for a queue that is not there yet may be meant whatever its name.
-        if concerned || what == Heard::Available && !self.unborn.is_empty() {
+        if self.concerns(what, &queues) || what == Heard::Available && !self.unborn.is_empty() {
             self.look_again(mono_us);
         }
     }
@@ -82,16 +89,16 @@ impl<T: Copy> Log<T> {
         self.refresh.out_of_turn(self.config.recheck_us);
     }
 
-    fn concerns(&self, what: Heard, queue: QueueKey) -> bool {
-        let groups = self.cache.groups_of(queue).into_iter().map(|group| &self.groups[group]);
+    /// Whether anybody here waits for what was said of one of these queues.
+    fn concerns(&self, what: Heard, queues: &HashSet<QueueKey>) -> bool {
+        let groups = || queues.iter().flat_map(|&queue| self.cache.groups_of(queue)).map(|group| &self.groups[group]);
         match what {
-            Heard::Changed => true,
-            Heard::Dirty => groups.count() > 0,
+            Heard::Changed => !queues.is_empty(),
+            Heard::Dirty => groups().next().is_some(),
             Heard::Available => {
-                let mut groups = groups;
-                let fetched = |partition| self.fetchers.contains_key(&partition);
-                groups.any(|group| !group.parked.is_empty() || !group.pinned.is_empty())
-                    || !self.fetchers.is_empty() && self.cache.partitions_of(queue).into_iter().any(fetched)
+                let fetched = |partition: &PartitionKey| queues.contains(&self.cache.partitions[*partition].queue);
+                groups().any(|group| !group.parked.is_empty() || !group.pinned.is_empty())
+                    || self.fetchers.keys().any(fetched)
             }
         }
     }

@@ -379,7 +379,7 @@ fn tell(node: &mut Node, from: usize, to: usize) -> Vec<News> {
             News::Available { tenant, queue, .. } => (Heard::Available, tenant, queue),
             News::Configured { tenant, queue } | News::Deleted { tenant, queue } => (Heard::Changed, tenant, queue),
         };
-        node.brokers[to].heard(what, Some(*tenant), queue, node.now_us);
+        node.brokers[to].heard(what, [(Some(*tenant), queue.clone())], node.now_us);
     }
     node.settle();
     news
@@ -401,7 +401,7 @@ fn who_waits_elsewhere_is_served_as_soon_as_it_is_told() {
         let waiting = node.start(1, pop(60_000, true));
         node.push(0, &["second"]);
         assert_eq!(messages(&mut node, waiting), None, "nobody told it, and no time has passed");
-        node.brokers[1].heard(Heard::Available, tenant, &"q".into(), node.now_us);
+        node.brokers[1].heard(Heard::Available, [(tenant, "q".into())], node.now_us);
         node.settle();
         assert_eq!(messages(&mut node, waiting), is_meant.then_some(1), "{tenant:?}");
     }
@@ -438,7 +438,7 @@ fn what_is_said_while_the_store_is_asked_is_asked_for_again() {
     let [(job, work)] = &node.brokers[1].take_work()[..] else { panic!("one question") };
     let answer = node.store.work(work, node.now_us as i64);
     node.push(0, &["second"]);
-    node.brokers[1].heard(Heard::Available, Some(TENANT), &"q".into(), node.now_us);
+    node.brokers[1].heard(Heard::Available, [(Some(TENANT), "q".into())], node.now_us);
     node.brokers[1].done(*job, Ok(answer), node.now_us);
     node.settle();
     assert_eq!(messages(&mut node, waiting), Some(1));
@@ -451,13 +451,13 @@ fn nobody_is_asked_for_what_concerns_nobody_here() {
     node.ask(1, pop(0, true));
     let before = node.work;
     for what in [Heard::Available, Heard::Dirty, Heard::Changed] {
-        node.brokers[1].heard(what, Some(TENANT), &"another".into(), node.now_us);
+        node.brokers[1].heard(what, [(Some(TENANT), "another".into())], node.now_us);
     }
     // Nobody waits.
-    node.brokers[1].heard(Heard::Available, Some(TENANT), &"q".into(), node.now_us);
+    node.brokers[1].heard(Heard::Available, [(Some(TENANT), "q".into())], node.now_us);
     node.settle();
     assert_eq!(node.work, before);
-    node.brokers[1].heard(Heard::Dirty, Some(TENANT), &"q".into(), node.now_us);
+    node.brokers[1].heard(Heard::Dirty, [(Some(TENANT), "q".into())], node.now_us);
     node.settle();
     assert_eq!(node.work, before + 1, "candidates are looked for ahead of the next pop");
 }

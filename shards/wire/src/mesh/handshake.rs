@@ -374,6 +374,8 @@ pub struct Listener {
     /// Whether a peer that does not ask for a challenge is taken.
     legacy: bool,
     nonce: Nonce,
+    /// The nonce of HELLO, as it was written.
+    dialer_nonce: Option<String>,
     /// What HELLO said, once it was challenged.
     challenged: Option<(PeerIdentity, Transcript)>,
 }
@@ -397,7 +399,7 @@ impl Listener {
     /// Waits for HELLO. Without a secret every HELLO is taken, and nothing is proved.
     #[must_use]
     pub fn new(secret: Option<Secret>, label: &'static str, server_id: &str, legacy: bool, nonce: Nonce) -> Self {
-        Self { secret, label, own_id: server_id.to_owned(), legacy, nonce, challenged: None }
+        Self { secret, label, own_id: server_id.to_owned(), legacy, nonce, dialer_nonce: None, challenged: None }
     }
 
     /// The dialer's next frame.
@@ -412,8 +414,15 @@ impl Listener {
         }
     }
 
+    /// Whether the dialer's HELLO has this nonce: then it comes from whoever made that up, who has not told it before.
+    #[must_use]
+    pub fn is_from(&self, nonce: &Nonce) -> bool {
+        self.dialer_nonce.as_ref().is_some_and(|said| *said == hex(nonce))
+    }
+
     fn hello(&mut self, payload: &[u8]) -> Result<ListenerStep, HandshakeError> {
         let hello = Hello::parse(payload)?;
+        self.dialer_nonce = Some(hello.nonce.clone());
         let Some(secret) = &self.secret else {
             // Nothing is verified, so nothing that matters is believed.
             return self.not_myself(hello.peer()).map(unproven);

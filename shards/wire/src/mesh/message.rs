@@ -3,13 +3,20 @@
 //! Members that are not known are ignored. A tenant that is absent is not the default tenant: it is a peer from before
 //! there were tenants, and what it says is about every tenant that has such a queue.
 
+mod gather;
+
 use serde::{Deserialize, Serialize};
+
+use self::gather::gathered;
 
 /// A tenant's UUID.
 type Tenant = [u8; 16];
 
 /// Places that one frame holds at most: with the longest names that there are, some 10 MiB.
 pub const PLACES_PER_FRAME: usize = 2_000;
+
+/// Bytes of a queue's name that a peer says, at most: no queue has a longer one.
+pub const NAME_BYTES_MAX: usize = 1_020;
 
 /// A partition of a queue that has something new.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +29,14 @@ pub struct Place {
     /// Whose; `None` is everybody who has such a queue.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "uuid")]
     pub tenant: Option<Tenant>,
+}
+
+impl Place {
+    /// The queue that it is a partition of.
+    #[must_use]
+    pub fn queue_name(self) -> QueueName {
+        QueueName { queue: self.queue, tenant: self.tenant }
+    }
 }
 
 /// A partition that may have something for a group.
@@ -107,7 +122,7 @@ const EPHEMERAL_ADMIN: u8 = 20;
 const MAINTENANCE: u8 = 40;
 const POP_MAINTENANCE: u8 = 41;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Items<T> {
     items: Vec<T>,
 }
@@ -125,7 +140,30 @@ struct Admin {
 }
 
 impl Message {
+    /// Bytes of memory that it holds.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        fn of(place: &Place) -> usize {
+            size_of::<Candidate>() + place.queue.len() + place.partition.as_ref().map_or(0, String::len)
+        }
+        let held = match self {
+            Self::Available(places) => places.iter().map(of).sum(),
+            Self::Dirty(candidates) => candidates
+                .iter()
+                .map(|candidate| of(&candidate.place) + candidate.group.as_ref().map_or(0, String::len))
+                .sum(),
+            Self::ConfigSet(queue) | Self::ConfigDelete(queue) | Self::EphemeralAdmin(_, queue) => queue.queue.len(),
+            Self::Heartbeat | Self::Leaving | Self::Maintenance(_) | Self::PopMaintenance(_) => 0,
+        };
+        size_of::<Self>() + held
+    }
+
     /// Reads a frame; `None` where its type is not known, or belongs to the handshake.
+    ///
+    /// Places of one queue in a batch come out as one: with its partition and group if all have
+    /// the same, else for every partition, or every group. A frame may hold a million places, and whoever hears of them looks at queues.
+    /// Queues beyond [`PLACES_PER_FRAME`] are passed over, and so are items beyond ten times as many, and names longer than
+    /// [`NAME_BYTES_MAX`].
     ///
     /// # Errors
     /// See [`MessageError`].
@@ -133,11 +171,14 @@ impl Message {
         fn json<'a, T: Deserialize<'a>>(tag: u8, payload: &'a [u8]) -> Result<T, MessageError> {
             serde_json::from_slice(payload).map_err(|_| MessageError { tag })
         }
-        Ok(Some(match tag {
+        let message = match tag {
             AVAILABLE => Self::Available(vec![json(tag, payload)?]),
-            AVAILABLE_BATCH => Self::Available(json::<Items<Place>>(tag, payload)?.items),
+            AVAILABLE_BATCH => {
+                let candidates = gathered(tag, payload)?.into_iter();
+                Self::Available(candidates.map(|candidate| candidate.place).collect())
+            }
             HEARTBEAT => Self::Heartbeat,
-            DIRTY_BATCH => Self::Dirty(json::<Items<Candidate>>(tag, payload)?.items),
+            DIRTY_BATCH => Self::Dirty(gathered(tag, payload)?),
             LEAVING => Self::Leaving,
             CONFIG_SET => Self::ConfigSet(json(tag, payload)?),
             CONFIG_DELETE => Self::ConfigDelete(json(tag, payload)?),
@@ -148,7 +189,16 @@ impl Message {
             MAINTENANCE => Self::Maintenance(json::<Flag>(tag, payload)?.enabled),
             POP_MAINTENANCE => Self::PopMaintenance(json::<Flag>(tag, payload)?.enabled),
             _ => return Ok(None),
-        }))
+        };
+        let name = match &message {
+            Self::Available(places) => places.first().map(|place| &place.queue),
+            Self::ConfigSet(queue) | Self::ConfigDelete(queue) | Self::EphemeralAdmin(_, queue) => Some(&queue.queue),
+            Self::Heartbeat | Self::Dirty(_) | Self::Leaving | Self::Maintenance(_) | Self::PopMaintenance(_) => None,
+        };
+        if name.is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+            return Err(MessageError { tag });
+        }
+        Ok(Some(message))
     }
 
     /// Its type and payload.
@@ -178,7 +228,7 @@ impl Message {
 mod uuid {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use super::Tenant;
+    use super::{Tenant, gather::Text};
 
     /// Where its dashes are.
     const DASHES: [usize; 4] = [8, 13, 18, 23];
@@ -197,8 +247,8 @@ mod uuid {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tenant>, D::Error> {
-        let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+        let text = Option::<Text<'de>>::deserialize(deserializer)?;
+        let Some(Text(text)) = text.filter(|Text(text)| !text.is_empty()) else { return Ok(None) };
         parse(&text).map(Some).ok_or_else(|| D::Error::custom("a UUID"))
     }
 
@@ -239,7 +289,7 @@ mod tests {
             Message::Available(vec![place("q", tenant()), place("r", None)]),
             Message::Available(Vec::new()),
             Message::Heartbeat,
-            Message::Dirty(vec![candidate.clone(), Candidate { group: None, ..candidate }]),
+            Message::Dirty(vec![candidate.clone(), Candidate { place: place("r", None), group: None }]),
             Message::Leaving,
             Message::ConfigSet(queue.clone()),
             Message::ConfigDelete(queue.clone()),
@@ -287,6 +337,8 @@ mod tests {
             (20, r#"{"op":"drop","queue":"q"}"#),
             (40, "{}"),
             (41, r#"{"enabled":"yes"}"#),
+            (1, &format!(r#"{{"queue":"{}"}}"#, "q".repeat(NAME_BYTES_MAX + 1))),
+            (20, &format!(r#"{{"op":"reset","queue":"{}"}}"#, "q".repeat(NAME_BYTES_MAX + 1))),
         ] {
             assert_eq!(Message::parse(tag, payload.as_bytes()), Err(MessageError { tag }), "{tag} {payload}");
         }

@@ -20,4 +20,6 @@ pub use handshake::{
     Dialer, DialerStep, HandshakeError, Identity, Listener, ListenerStep, Nonce, PLACEMENT, PeerIdentity, Proven,
     SERVER_ID_BYTES_MAX, Seal, Seals, Secret, is_server_id,
 };
-pub use message::{Administration, Candidate, Message, MessageError, PLACES_PER_FRAME, Place, QueueName};
+pub use message::{
+    Administration, Candidate, Message, MessageError, NAME_BYTES_MAX, PLACES_PER_FRAME, Place, QueueName,
+};
