@@ -1,8 +1,10 @@
 //! An owner that is told to stop under load, in each way in which a cluster is run.
 
 use std::{
+    io,
+    net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     SECRET,
     cluster::{Seat, free_port, settings_of},
-    common::{self, Broker, Certificates, Connection, Response, eventually, in_s, token, unique},
+    common::{self, Broker, Certificates, Connection, Response, eventually, in_s, request, token, unique},
     forwarding::ROOMS,
 };
 
@@ -46,8 +48,16 @@ impl Way {
     }
 
     fn client(&self, broker: &Broker) -> Client {
+        self.open(broker.address()).expect("the broker accepts connections")
+    }
+
+    fn open(&self, address: SocketAddr) -> io::Result<Client> {
+        let connection = match &self.certificates {
+            Some(certificates) => Connection::open_tls(address, certificates.client())?,
+            None => Connection::try_open(address)?,
+        };
         let headers = self.headers.iter().map(|(name, value)| (*name, value.clone())).collect();
-        Client { connection: broker.connect(), headers }
+        Ok(Client { connection, headers })
     }
 }
 
@@ -59,15 +69,24 @@ struct Client {
 
 impl Client {
     fn ask(&mut self, method: &str, target: &str, body: &Value) -> Response {
+        self.try_ask(method, target, body).expect("an answer")
+    }
+
+    fn try_ask(&mut self, method: &str, target: &str, body: &Value) -> io::Result<Response> {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (*name, &**value)).collect();
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.connection.request_with(method, target, &headers, body.as_bytes())
+        self.connection.try_send(request(method, target, &headers, body.as_bytes()))?;
+        self.connection.try_response()
     }
 
     fn push(&mut self, queue: &str, room: &str, numbers: &[u64]) -> Response {
+        self.try_push(queue, room, numbers).expect("an answer")
+    }
+
+    fn try_push(&mut self, queue: &str, room: &str, numbers: &[u64]) -> io::Result<Response> {
         let messages: Vec<_> = numbers.iter().map(|number| json!({ "payload": number })).collect();
         let body = json!({ "queue": queue, "partition": room, "messages": messages });
-        self.ask("POST", "/api/v1/ephemeral/push", &body)
+        self.try_ask("POST", "/api/v1/ephemeral/push", &body)
     }
 
     /// Messages of a room, until its owner answers: a request that meets a move is told so.
@@ -97,23 +116,30 @@ impl Client {
     }
 }
 
-/// Three brokers, each of which can ask every other.
-fn three(way: &Way) -> Vec<Broker> {
-    let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
+/// Brokers, each of which can ask every other.
+fn cluster(way: &Way, count: usize) -> Vec<Broker> {
+    let ports: Vec<_> = (0..count).map(|_| free_port()).collect();
     let start = |index: usize| {
         let id = format!("queen-{}", index + 1);
         let peers: Vec<_> = ports.iter().copied().filter(|&port| port != ports[index]).collect();
         way.start(&Seat { id: &id, port: ports[index], peers: &peers })
     };
-    let brokers: Vec<_> = (0..3).map(start).collect();
+    let brokers: Vec<_> = (0..count).map(start).collect();
     until_ready(way, &brokers);
     brokers
 }
 
-fn until_ready(way: &Way, brokers: &[Broker]) {
+fn until_members(way: &Way, brokers: &[Broker]) {
+    let ids: Vec<_> = (1..=brokers.len()).map(|number| format!("queen-{number}")).collect();
     for broker in brokers {
         let mut client = way.client(broker);
-        eventually("all members", || (client.members() == ["queen-1", "queen-2", "queen-3"]).then_some(()));
+        eventually("all members", || (client.members() == ids).then_some(()));
+    }
+}
+
+fn until_ready(way: &Way, brokers: &[Broker]) {
+    until_members(way, brokers);
+    for broker in brokers {
         for _ in 0..8 {
             let mut client = way.client(broker);
             for room in ROOMS {
@@ -146,9 +172,15 @@ fn produce(mut client: Client, queue: String, stop: Arc<AtomicBool>) -> [u64; RO
     sent
 }
 
-/// Stops the owner of some rooms under load, with messages leased, and looks for every message and its place.
 fn an_owner_stops_under_load(way: &Way) {
-    let mut brokers = three(way);
+    for _ in 0..rounds() {
+        stop_an_owner(way);
+    }
+}
+
+/// Stops the owner of some rooms under load, with messages leased, and looks for every message and its place.
+fn stop_an_owner(way: &Way) {
+    let mut brokers = cluster(way, 3);
     let queue = unique("stops");
     let stop = Arc::new(AtomicBool::new(false));
     let producer = {
@@ -161,8 +193,7 @@ fn an_owner_stops_under_load(way: &Way) {
     let leased: Vec<_> = ROOMS.iter().map(|room| worker.pop(&queue, room, &format!("group={GROUP}&batch=1"))).collect();
     let exit = brokers[2].sigterm();
     assert!(exit.success(), "{exit}");
-    let log = brokers[2].log();
-    let said = log.lines().find(|line| line.contains("rings handed over")).expect("a line about it");
+    let said = handed_over(&brokers[2]);
     assert!(said.contains("lost=0"), "{said}");
     thread::sleep(BEFORE);
     stop.store(true, Ordering::Relaxed);
@@ -175,10 +206,15 @@ fn an_owner_stops_under_load(way: &Way) {
     });
     // Not fewer than moved; `warm-up` has rooms too, which hold as much.
     assert_eq!(redelivered.count(), moving, "leases that come back");
-    for (room, sent) in ROOMS.iter().zip(sent) {
+    assert_all_there(&mut worker, &queue, &sent);
+}
+
+/// That a queue holds what was sent to each room, each message once and in order.
+fn assert_all_there(client: &mut Client, queue: &str, sent: &[u64]) {
+    for (room, &sent) in ROOMS.iter().zip(sent) {
         let mut found = Vec::new();
         loop {
-            let popped = worker.pop(&queue, room, "batch=1000&autoAck=true");
+            let popped = client.pop(queue, room, "batch=1000&autoAck=true");
             if popped.is_empty() {
                 break;
             }
@@ -187,8 +223,105 @@ fn an_owner_stops_under_load(way: &Way) {
         let expected: Vec<_> = (0..sent).map(|number| json!(number)).collect();
         assert_eq!(found, expected, "{room}: nothing lost, nothing twice, in order");
     }
-    brokers[2].start_again();
-    until_ready(way, &brokers);
+}
+
+fn handed_over(broker: &Broker) -> String {
+    let log = broker.log();
+    log.lines().rfind(|line| line.contains("rings handed over")).expect("a line about it").to_owned()
+}
+
+/// Where brokers listen now; a client that is turned away goes to the next.
+type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
+
+/// Pushes to whichever broker takes it until told to stop, and gives what each room was sent.
+fn produce_anywhere(way: &Way, addresses: &Addresses, queue: &str, stop: &AtomicBool) -> [u64; ROOMS.len()] {
+    let mut sent = [0; ROOMS.len()];
+    let mut client: Option<Client> = None;
+    let mut at = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for (room, sent) in ROOMS.iter().zip(&mut sent) {
+            let Some(open) = client.as_mut() else {
+                let address = addresses.lock().expect("the addresses")[at];
+                client = way.open(address).ok();
+                thread::sleep(Duration::from_millis(5));
+                break;
+            };
+            // A connection that ends without an answer has not had its request served: a broker that stops answers
+            // whatever it has read.
+            match open.try_push(queue, room, &[*sent]) {
+                Ok(answer) if answer.status == 201 => *sent += 1,
+                Ok(answer) if answer.status == 503 => {
+                    assert!(!answer.text().contains("may have been done"), "{}", answer.text());
+                }
+                Ok(answer) => panic!("{answer:?}"),
+                Err(_) => {
+                    client = None;
+                    at = (at + 1) % addresses.lock().expect("the addresses").len();
+                    break;
+                }
+            }
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    sent
+}
+
+/// Every broker is stopped and started in turn, under load.
+fn all_restart_in_turn(way: &Way) {
+    let mut brokers = cluster(way, 3);
+    let queue = unique("rolls");
+    let addresses = Addresses::new(Mutex::new(brokers.iter().map(Broker::address).collect()));
+    let stop = AtomicBool::new(false);
+    let sent = thread::scope(|scope| {
+        let producer = scope.spawn(|| produce_anywhere(way, &addresses, &queue, &stop));
+        thread::sleep(BEFORE);
+        for index in 0..brokers.len() {
+            let exit = brokers[index].sigterm();
+            assert!(exit.success(), "{exit}");
+            let said = handed_over(&brokers[index]);
+            assert!(said.contains("lost=0"), "{said}");
+            brokers[index].start_again();
+            addresses.lock().expect("the addresses")[index] = brokers[index].address();
+            until_members(way, &brokers);
+            thread::sleep(BEFORE / 4);
+        }
+        stop.store(true, Ordering::Relaxed);
+        producer.join().expect("the producer")
+    });
+    assert!(sent.iter().all(|&sent| sent > 0), "{sent:?}");
+    assert_all_there(&mut way.client(&brokers[0]), &queue, &sent);
+}
+
+#[test]
+fn all_of_them_in_turn() {
+    for _ in 0..rounds() {
+        all_restart_in_turn(&Way::default());
+    }
+}
+
+#[test]
+fn while_the_only_other_one_is_starting() {
+    for _ in 0..rounds() {
+        let way = Way::default();
+        let mut brokers = cluster(&way, 2);
+        let queue = unique("starting");
+        assert!(brokers[1].sigterm().success());
+        let mut client = way.client(&brokers[0]);
+        for room in ROOMS {
+            let numbers: Vec<_> = (0..500).collect();
+            eventually("a push", || (client.push(&queue, room, &numbers).status == 201).then_some(()));
+        }
+        brokers[1].start_again();
+        assert!(brokers[0].sigterm().success());
+        let said = handed_over(&brokers[0]);
+        assert!(said.contains("lost=0"), "{said}");
+        assert_all_there(&mut way.client(&brokers[1]), &queue, &[500; ROOMS.len()]);
+    }
+}
+
+/// How often each is done: more often in the long form.
+fn rounds() -> u32 {
+    std::env::var("QUEEN_STOPS_ROUNDS").map_or(1, |rounds| rounds.parse().expect("QUEEN_STOPS_ROUNDS is a number"))
 }
 
 #[test]
