@@ -56,6 +56,11 @@ fn a_declaration_and_its_deletion_hold_on_every_node_when_they_are_answered() {
             for room in ROOMS {
                 cluster.brokers[0].connect().push_to(&queue, room, json!(room));
             }
+            let implicit = unique("implicit");
+            cluster.brokers[0].connect().push(&implicit, json!(1));
+            let answer = delete(&cluster.brokers[number % 3], &implicit);
+            assert_eq!(answer, json!({ "queue": implicit, "deleted": true, "declared": false }), "{store}");
+            assert!(cluster.brokers.iter().all(|broker| broker.row(&implicit).is_none()), "{store}");
             let answer = delete(&cluster.brokers[(number + 2) % 3], &queue);
             assert_eq!(answer, json!({ "queue": queue, "deleted": true, "declared": true }), "{store}");
             for broker in &cluster.brokers {

@@ -33,7 +33,8 @@ fn six_rooms_are_on_the_nodes_that_the_readme_shows_and_every_node_leads_to_them
         let [first, second, third] = [0, 1, 2].map(|index| &cluster.brokers[index]);
         let push = format!("{}/api/v1/ephemeral/push", first.url());
         for room in ROOMS {
-            let body = json!({ "queue": "presence", "partition": room, "messages": [{ "payload": { "user": "ada" } }] });
+            let body =
+                json!({ "queue": "presence", "partition": room, "messages": [{ "payload": { "user": "ada" } }] });
             assert_eq!(curl(&["-X", "POST", &push, "-d", &body.to_string()]), json!({ "pushed": 1 }));
         }
         // Who owns what follows from the names alone: the README shows these three lines.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use queen_ephemeral::TenantId;
 use queen_wire::peer::{Answer, Ask, Declaration, QUEUES_MAX};
 
-use super::serve::Started;
+use super::{declared::undeclared, serve::Started};
 use crate::{
     ephemeral::{not_reserved, reads::Selection},
     error::ApiError,
@@ -16,17 +16,22 @@ use crate::{
 
 /// Whether a request is of the kind that goes to every node, wherever partitions are.
 pub(super) fn is_for_everybody(ask: &Ask) -> bool {
-    matches!(ask, Ask::Reset { .. } | Ask::Declare(_) | Ask::Depth { .. } | Ask::Queues { .. })
+    matches!(ask, Ask::Reset { .. } | Ask::Delete { .. } | Ask::Declare(_) | Ask::Depth { .. } | Ask::Queues { .. })
 }
 
-/// Starts such a request. Who may ask for it was seen to at the node that has the client.
+/// Starts such a request. Who may ask for it was seen to at the node that has the client; whether ephemeral queues are
+/// switched on is each node's to say, but of declarations, which are no use of them.
 pub(super) fn start(shard: &Rc<Shard>, tenant: TenantId, ask: Ask) -> Result<Started, ApiError> {
+    if !matches!(ask, Ask::Delete { .. } | Ask::Declare(_)) {
+        shard.check_ephemeral(tenant, true)?;
+    }
     let (queue, ask) = match ask {
         Ask::Reset { queue } => (queue.clone(), protocol::Ask::Drop(Box::new(QueueKey { tenant, queue }))),
         Ask::Depth { queue, group } => {
             let key = QueueKey { tenant, queue: queue.clone() };
             (queue, protocol::Ask::DepthShare(Box::new(DepthAsk { key, group })))
         }
+        Ask::Delete { queue } => (queue.clone(), protocol::Ask::TakeOver(Box::new(undeclared(tenant, queue)))),
         Ask::Declare(declaration) => {
             let Declaration { key, .. } = &declaration;
             let (tenant, queue) = (TenantId(key.tenant), key.queue.clone());

@@ -186,7 +186,11 @@ impl Shard {
     pub(crate) async fn tell_everybody(&self, declaration: Declaration) -> (bool, Vec<Failed>) {
         let (mut existed, mut failed) = (false, Vec::new());
         let tenant = TenantId(declaration.key.tenant);
-        for (node, answer) in self.ask_everybody(tenant, PeerAsk::Declare(declaration)).await {
+        let ask = match declaration.updated_at_ms {
+            0 => PeerAsk::Delete { queue: declaration.key.queue },
+            _ => PeerAsk::Declare(declaration),
+        };
+        for (node, answer) in self.ask_everybody(tenant, ask).await {
             match answer {
                 Ok(PeerAnswer::Dropped { existed: there, .. }) => existed |= there,
                 Ok(PeerAnswer::Declared { .. }) => {}
@@ -323,6 +327,10 @@ impl Shard {
         declared: bool,
         answer_to: AnswerTo,
     ) {
+        if matches!(answer_to, AnswerTo::Nobody) {
+            // Another broker has told all of them, or nobody was told of it before.
+            return;
+        }
         let shard = Rc::clone(self);
         rt::spawn_local(async move {
             let updated_at_ms = told.updated_at_ms;
@@ -355,20 +363,25 @@ impl Shard {
     async fn delete_own_now(&self, key: &QueueKey) -> Result<(Declaration, bool, bool), ApiError> {
         let me = self.node_id().expect("one of several").to_owned();
         let key = (key.tenant, key.queue.clone());
-        let told = declaration(&key, self.declared.next_time_ms(&key), &me, None);
-        let (is_known, declared) = match self.declared.known.borrow().get(&key) {
-            Some(known) => (true, known.options_text.is_some()),
-            None => (false, false),
+        let known = self.declared.known.borrow().get(&key).map(|known| known.options_text.is_some());
+        // What was never declared leaves no tombstone: requesters delete their inboxes by the thousand.
+        let Some(declared) = known else {
+            let was_there = self.remove_here(&key);
+            return Ok((undeclared(key.0, key.1), was_there, false));
         };
-        if is_known {
-            self.keep(&told).await?;
-            self.declared.note(key.clone(), told.updated_at_ms, &me, None);
-        }
+        let told = declaration(&key, self.declared.next_time_ms(&key), &me, None);
+        self.keep(&told).await?;
+        self.declared.note(key.clone(), told.updated_at_ms, &me, None);
         let was_there = self.remove_here(&key);
         Ok((told, was_there, declared))
     }
 
     async fn take_over_own(&self, heard: &Declaration) -> Result<Answer, ApiError> {
+        if heard.updated_at_ms == 0 && heard.state == DeclarationState::Deleted {
+            let key = QueueKey { tenant: TenantId(heard.key.tenant), queue: heard.key.queue.clone() };
+            let (_, existed, _) = self.delete_own_now(&key).await?;
+            return Ok(Answer::Dropped { existed, messages: 0 });
+        }
         let key = (TenantId(heard.key.tenant), heard.key.queue.clone());
         let is_news = self.declared.is_news(&key, heard.updated_at_ms, &heard.origin);
         match &heard.state {
@@ -519,6 +532,12 @@ fn declaration(key: &Key, updated_at_ms: u64, origin: &str, options_text: Option
         origin: origin.to_owned(),
         state: options_text.map_or(DeclarationState::Deleted, DeclarationState::Declared),
     }
+}
+
+/// The deletion of a queue that is not declared as far as is known: it has no time, and is told of as a deletion of
+/// whatever there is.
+pub(super) fn undeclared(tenant: TenantId, queue: String) -> Declaration {
+    declaration(&(tenant, queue), 0, "", None)
 }
 
 fn options_of(text: &str) -> Result<Options, ApiError> {

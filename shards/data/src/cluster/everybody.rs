@@ -59,6 +59,9 @@ impl Shard {
         let mut answers = Vec::with_capacity(sent.len());
         for (member, sent) in others.into_iter().zip(sent) {
             let answer = match sent {
+                Err(error) if error.code == Code::EphemeralForwardFailed => {
+                    Err(ApiError::forward_failed("It cannot be reached"))
+                }
                 Err(error) => Err(error),
                 Ok(mut sent) => {
                     let left = until.saturating_duration_since(Instant::now());

@@ -223,7 +223,9 @@ impl Shard {
     }
 
     /// Puts the stored declarations of this shard's slice into its engine, at boot.
-    pub(crate) fn restore(&self, declared: Vec<Declaration>) {
+    pub(crate) fn restore(&self, mut declared: Vec<Declaration>) {
+        // The oldest tombstones are forgotten first.
+        declared.sort_by_key(|declared| declared.updated_at_ms);
         let now_ms = self.engine_now_ms();
         let count = declared.len();
         for declaration in declared {

@@ -39,7 +39,7 @@ pub enum Ask {
         /// The queue.
         queue: String,
     },
-    /// Remove a queue. Answered by `Dropped`.
+    /// Remove a queue that the asking node knows no declaration of. Answered by `Dropped`.
     Delete {
         /// The queue.
         queue: String,
