@@ -8,6 +8,7 @@ use std::{
 use queen_data::Cluster;
 use queen_fabric::protocol::mesh::Alone;
 use queen_mesh::{Config, MeshConfig};
+use queen_store::DatabaseConfig;
 use queen_wire::mesh::{Identity, Secret};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -77,7 +78,12 @@ pub(super) fn cluster(settings: &Settings, config: &MeshConfig) -> Result<Option
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Some(Cluster { me: config.node.me.clone(), secret: secret.clone(), tls: Arc::new(tls) }))
+    Ok(Some(Cluster {
+        me: config.node.me.clone(),
+        secret: secret.clone(),
+        is_store_shared: matches!(settings.storage.config(), DatabaseConfig::Postgres(_)),
+        tls: Arc::new(tls),
+    }))
 }
 
 fn authorities(file: Option<&str>) -> Result<RootCertStore, ClusterError> {

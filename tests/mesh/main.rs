@@ -6,8 +6,10 @@ mod common;
 
 mod administration;
 mod cluster;
+mod declarations;
 #[cfg(feature = "engine-peer")]
 mod engine;
+mod example;
 mod forwarding;
 mod handover;
 mod handshakes;

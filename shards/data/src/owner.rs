@@ -167,9 +167,7 @@ impl Shard {
     pub(crate) fn scan_here(&self, ask: &ScanAsk) -> Piece {
         let mut rows = Vec::new();
         let next = self.engine.borrow().scan(ask.tenant, ask.from, SCAN_SLOTS, &mut |row| {
-            let mut rendered = Vec::with_capacity(512);
-            crate::ephemeral::reads::render_row(&row, &mut rendered);
-            rows.push((row.queue.to_owned(), row.bytes, rendered));
+            rows.push(crate::ephemeral::reads::share_of(&row));
         });
         Piece { rows, next }
     }

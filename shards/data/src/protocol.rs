@@ -5,7 +5,10 @@
 
 use queen_ephemeral::{AckStatus, Claim, Parcel, TenantId};
 use queen_fabric::port::Protocol;
-use queen_wire::body::Options;
+use queen_wire::{
+    body::Options,
+    peer::{Declaration, DepthShare, QueueShare},
+};
 
 use crate::{
     error::ApiError,
@@ -42,8 +45,14 @@ pub enum Ask {
     Delete(Box<QueueKey>),
     /// Take a partition in that another node has handed over.
     Adopt(Box<AdoptAsk>),
+    /// Drop a queue's messages, as another shard of the node or another node has been asked to.
+    Drop(Box<QueueKey>),
+    /// Take over a declaration of another node, if it is the newest.
+    TakeOver(Box<Declaration>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),
+    /// Read a queue's depth, to be added to that of other nodes.
+    DepthShare(Box<DepthAsk>),
     /// Read a piece of the listing.
     Scan(Box<ScanAsk>),
     /// Read the shard's counters.
@@ -70,6 +79,20 @@ pub enum Answer {
     Elsewhere,
     /// A partition is this node's now.
     Adopted,
+    /// A queue was emptied, or removed.
+    Dropped {
+        /// Whether it was there.
+        existed: bool,
+        /// Messages that are gone.
+        messages: u64,
+    },
+    /// A declaration was looked at.
+    Declared {
+        /// Whether it was taken over; if not, a newer one is known.
+        applied: bool,
+    },
+    /// What the shard holds of a queue, if it does.
+    DepthShare(Box<Option<DepthShare>>),
     /// A whole response.
     Reply(Box<Reply>),
     /// A refusal.
@@ -200,8 +223,8 @@ pub struct ScanAsk {
 /// Rows of a [`ScanAsk`], in no order.
 #[derive(Debug)]
 pub struct Piece {
-    /// Queue name, payload bytes, and the rendered row.
-    pub rows: Vec<(String, u64, Vec<u8>)>,
+    /// What the shard holds.
+    pub rows: Vec<QueueShare>,
     /// Where the next piece starts, if there is one.
     pub next: Option<u32>,
 }

@@ -68,6 +68,9 @@ impl Shard {
             },
             Ask::Reset(key) => Answer::Reply(Box::new(self.reset_reply(&key))),
             Ask::Depth(ask) => Answer::Reply(Box::new(self.depth_reply(&ask))),
+            Ask::DepthShare(ask) => Answer::DepthShare(Box::new(self.depth_share(&ask))),
+            Ask::Drop(key) => self.drop_here(&key),
+            Ask::TakeOver(declaration) => return self.take_over(declaration, ticket),
             Ask::Scan(ask) => Answer::Piece(Box::new(self.scan_here(&ask))),
             Ask::Observe => Answer::Observed(Box::new(self.observe_here())),
         };

@@ -25,7 +25,7 @@ use crate::{
     admission::Auth,
     budget::{Counted, Share},
     clock::Clock,
-    cluster::{Handover, Links},
+    cluster::{Declared, Handover, Links},
     connection::{Buffers, Out},
     ephemeral::declare::Declarations,
     grants::Grants,
@@ -92,6 +92,8 @@ pub(crate) struct Shard {
     /// Connections that are peer links: they stay until the process ends.
     pub(crate) peer_links: Cell<u64>,
     pub(crate) declarations: Declarations,
+    /// What is known of declarations, on a node of several.
+    pub(crate) declared: Declared,
     pub(crate) grants: Grants,
     /// Judges tokens, where they are asked for.
     pub(crate) authenticator: RefCell<Option<Authenticator>>,
@@ -133,6 +135,7 @@ impl Shard {
             handover: Handover::default(),
             peer_links: Cell::new(0),
             declarations: Declarations::new(),
+            declared: Declared::default(),
             grants: Grants::new(),
             authenticator: RefCell::new(node.auth.as_ref().map(Auth::authenticator)),
             metrics: Metrics::new(),
@@ -194,6 +197,8 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
     rt::spawn_local(Rc::clone(&shard).follow_members()).detach();
     if shard.node.cluster.is_some() {
         rt::spawn_local(Rc::clone(&shard).hand_over()).detach();
+        rt::spawn_local(Rc::clone(&shard).run_own_declarations()).detach();
+        rt::spawn_local(Rc::clone(&shard).refresh_declarations()).detach();
     }
     let accepting = rt::spawn_local(listener::run(Rc::clone(&shard), listener));
     listening();

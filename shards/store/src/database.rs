@@ -34,8 +34,7 @@ pub enum DatabaseConfig {
 pub enum Job {
     /// Of the log: [`JobDone::Log`].
     Log(Work),
-    /// Keep this declaration, in place of an earlier one of the same queue, under the time at which it is done:
-    /// [`JobDone::Declared`].
+    /// Keep this declaration, in place of an earlier one of the same queue: [`JobDone::Declared`].
     Declare(Box<Declaration>),
     /// Forget the declaration of this tenant's queue: [`JobDone::Removed`].
     Remove(Box<([u8; 16], String)>),
@@ -59,6 +58,8 @@ pub enum JobDone {
     Removed {
         /// Whether there was one.
         declared: bool,
+        /// The time, by the store's clock, in milliseconds since 1970.
+        updated_at_ms: u64,
     },
     /// All declarations.
     Declarations(Vec<Declaration>),
@@ -119,7 +120,9 @@ impl DatabaseSeed {
                 Ok(Opened { seed, declarations: Some(declarations), control: Some(control) })
             }
             DatabaseConfig::Postgres(config) => {
-                let in_file = if dir.join(DATABASE_FILE).exists() { Sqlite::open(dir)?.1 } else { Vec::new() };
+                let mut in_file = if dir.join(DATABASE_FILE).exists() { Sqlite::open(dir)?.1 } else { Vec::new() };
+                // Tombstones are for nodes without a common store.
+                in_file.retain(|declared| declared.options_json.is_some());
                 let (seed, held) = postgres::Seed::open(config, in_file)?;
                 let (declarations, control) = held.unzip();
                 Ok(Opened { seed: Self(SeedKind::Postgres(Box::new(seed))), declarations, control })

@@ -383,7 +383,9 @@ impl Role {
                 tracing::warn!("a declaration was kept or forgotten after it was answered that the database is away");
             }
             Ok(JobDone::Declared { updated_at_ms }) => self.answer_job(job, StoreAnswer::Done { updated_at_ms }),
-            Ok(JobDone::Removed { declared }) => self.answer_job(job, StoreAnswer::Removed { declared }),
+            Ok(JobDone::Removed { declared, updated_at_ms }) => {
+                self.answer_job(job, StoreAnswer::Removed { declared, updated_at_ms });
+            }
             Ok(other @ (JobDone::Log(_) | JobDone::Control { .. })) => {
                 panic!("a job about declarations was answered with {other:?}")
             }

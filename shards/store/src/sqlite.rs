@@ -49,6 +49,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/schema_3.sql"),
     // 4: what operators have switched and granted.
     include_str!("sqlite/schema_4.sql"),
+    // 5: which node of a cluster without a common store declared or deleted last.
+    include_str!("sqlite/schema_5.sql"),
 ];
 
 /// The version that this broker writes.
@@ -131,7 +133,13 @@ mod tests {
     use std::fs;
 
     fn declaration(queue: &str, options: &str) -> Declaration {
-        Declaration { tenant: [7; 16], queue: queue.into(), options_json: options.into(), updated_at_ms: 0 }
+        Declaration {
+            tenant: [7; 16],
+            queue: queue.into(),
+            options_json: Some(options.into()),
+            updated_at_ms: 0,
+            origin: String::new(),
+        }
     }
 
     fn declare(queue: &str, options: &str) -> Job {
@@ -147,7 +155,7 @@ mod tests {
         let transaction = sqlite.connection.transaction()?;
         let apply = |job: &Job| match job {
             Job::Declare(declared) => declarations::declare(&transaction, declared, now_us),
-            Job::Remove(key) => declarations::remove(&transaction, key),
+            Job::Remove(key) => declarations::remove(&transaction, key, now_us),
             Job::Log(_) | Job::Declarations | Job::Control(_) => unreachable!("these tests do not"),
         };
         let done = jobs.iter().map(apply).collect::<rusqlite::Result<_>>()?;
@@ -162,8 +170,10 @@ mod tests {
     /// Queue and options of everything in `dir`, in the order of the names.
     fn held(dir: &Path) -> Vec<(String, String)> {
         let (_, declarations) = Sqlite::open(dir).unwrap();
-        let mut held: Vec<_> =
-            declarations.into_iter().map(|declared| (declared.queue, declared.options_json)).collect();
+        let mut held: Vec<_> = declarations
+            .into_iter()
+            .map(|declared| (declared.queue, declared.options_json.unwrap_or_default()))
+            .collect();
         held.sort();
         held
     }
@@ -186,7 +196,7 @@ mod tests {
         };
         assert_eq!(declared.tenant, [7; 16]);
         assert_eq!(declared.queue, "näme");
-        assert_eq!(declared.options_json, options);
+        assert_eq!(declared.options_json.as_deref(), Some(options));
         assert_eq!(declared.updated_at_ms, 1_700_000_000_000);
     }
 
@@ -219,8 +229,8 @@ mod tests {
         let (mut sqlite, _) = Sqlite::open(dir.path()).unwrap();
         let asks = [declare("q", "{}"), remove("q"), remove("q")];
         let answers = apply(&mut sqlite, &asks).unwrap();
-        assert!(matches!(answers[1], JobDone::Removed { declared: true }));
-        assert!(matches!(answers[2], JobDone::Removed { declared: false }));
+        assert!(matches!(answers[1], JobDone::Removed { declared: true, .. }));
+        assert!(matches!(answers[2], JobDone::Removed { declared: false, .. }));
         assert!(held(dir.path()).is_empty());
     }
 

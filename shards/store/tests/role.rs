@@ -24,8 +24,9 @@ fn declare(number: u64) -> StoreAsk {
     StoreAsk::Declare(Box::new(Declaration {
         tenant: [0; 16],
         queue: format!("queue-{number}"),
-        options_json: "{\"maxLength\":5}".into(),
+        options_json: Some("{\"maxLength\":5}".into()),
         updated_at_ms: 0,
+        origin: String::new(),
     }))
 }
 
@@ -57,7 +58,7 @@ fn what_was_asked_at_once_is_answered_each_and_there_after_a_restart() {
         }
         let key = Box::new(([0; 16], "queue-7".to_owned()));
         let removed = store.ask(StoreAsk::Remove(key)).await;
-        assert!(matches!(removed, StoreAnswer::Removed { declared: true }));
+        assert!(matches!(removed, StoreAnswer::Removed { declared: true, .. }));
     });
     assert!(held.is_empty());
 

@@ -227,6 +227,7 @@ async fn run(shard: &Rc<Shard>, link: &Rc<Link>) -> io::Result<()> {
     let mut serving = Serving { shard, link, pipe: Pipe::new(&mut stream, early) };
     let proved = within(PATIENCE, poll_fn(|cx| serving.poll(cx, true))).await;
     proved.ok_or_else(silent)??;
+    shard.link_is_up(link);
     if link.is_logged.replace(false) {
         tracing::info!(shard = shard.id(), "peer link to {} is there", member.id);
     }

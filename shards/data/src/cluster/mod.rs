@@ -3,12 +3,16 @@
 //! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
 //! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
-//! When the members change, what is another node's by then goes to it ([`handover`]).
+//! When the members change, what is another node's by then goes to it ([`handover`]). What is about a queue as a whole is
+//! asked of all members ([`everybody`]): resets, declarations ([`declared`]), and what each holds ([`shares`]).
 
 mod acks;
+mod administer;
 mod anywhere;
 mod convert;
+mod declared;
 mod dial;
+mod everybody;
 mod forward;
 mod handover;
 mod link;
@@ -18,6 +22,7 @@ mod pipe;
 mod placement;
 mod routed;
 mod serve;
+mod shares;
 
 use std::sync::Arc;
 
@@ -27,6 +32,8 @@ use rustls::ClientConfig;
 pub(crate) use self::{
     acks::{AckHome, Scattered},
     anywhere::Anywhere,
+    declared::Declared,
+    everybody::Failed,
     forward::Forwarded,
     handover::{Handed, Handover},
     link::LinkClaim,
@@ -42,6 +49,8 @@ pub struct Cluster {
     pub me: Identity,
     /// What all of them know.
     pub secret: Secret,
+    /// Whether all of them keep declarations, grants and switches in one database.
+    pub is_store_shared: bool,
     /// How peers are verified whose HTTP port speaks TLS.
     pub tls: Arc<ClientConfig>,
 }

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     io,
+    pin::Pin,
     rc::Rc,
     task::{Context, Poll},
     time::Duration,
@@ -20,7 +21,7 @@ use queen_wire::{
     peer::{Accepted, Answer, Ask, Asked, Chunk, LABEL, Limits, Read, Refusal, Request},
 };
 
-use super::{Home, PATH, convert, parcel, pipe::Pipe};
+use super::{Home, PATH, administer, convert, parcel, pipe::Pipe};
 use crate::{
     connection::{ParkedPermit, Stream},
     error::{ApiError, Code},
@@ -153,7 +154,16 @@ impl Served {
                     let reply = asked.await;
                     drop(permit);
                     served.finish(id, reply);
-                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                    served.is_asked(id);
+                });
+                self.asking.borrow_mut().insert(id, task);
+            }
+            Ok(Started::Later(answer)) => {
+                let served = Rc::clone(self);
+                let task = rt::spawn_local(async move {
+                    let answer = answer.await;
+                    served.answer(id, answer);
+                    served.is_asked(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -167,6 +177,9 @@ impl Served {
     fn start(&self, request: Request) -> Result<Started, ApiError> {
         let shard = &self.shard;
         let tenant = TenantId(request.tenant);
+        if administer::is_for_everybody(&request.ask) {
+            return administer::start(shard, tenant, request.ask);
+        }
         if !matches!(request.ask, Ask::Chunk(_)) {
             shard.check_ephemeral(tenant, false)?;
         }
@@ -255,11 +268,21 @@ impl Served {
             },
             protocol::Answer::Refused(error) => Answer::Refused(refusal(&error)),
             protocol::Answer::Adopted => Answer::Adopted,
+            protocol::Answer::Dropped { existed, messages } => Answer::Dropped { existed, messages },
+            protocol::Answer::Declared { applied } => Answer::Declared { applied },
+            protocol::Answer::DepthShare(share) => Answer::Depth(*share),
             protocol::Answer::Elsewhere | protocol::Answer::Piece(_) | protocol::Answer::Observed(_) => {
                 unreachable!("not asked for by another node")
             }
         };
         self.answer(id, answer);
+    }
+
+    /// The task of a request comes to its end by itself.
+    fn is_asked(&self, id: u32) {
+        if let Some(task) = self.asking.borrow_mut().remove(&id) {
+            task.detach();
+        }
     }
 
     fn answer(&self, id: u32, answer: Answer) {
@@ -284,8 +307,10 @@ impl Served {
 }
 
 /// What became of a request's start.
-enum Started {
+pub(super) enum Started {
     Asked(AskedHere<DataProtocol>, Option<ParkedPermit>),
+    /// A task of this shard makes the answer.
+    Later(Pin<Box<dyn Future<Output = Answer>>>),
     Done(Answer),
     Moved(String),
 }
@@ -295,6 +320,6 @@ fn written_is_behind(connection: &RefCell<Accepted<Claimed>>) -> bool {
     connection.borrow().waiting_bytes() >= Limits::default().waiting_bytes_max
 }
 
-fn refusal(error: &ApiError) -> Refusal {
+pub(super) fn refusal(error: &ApiError) -> Refusal {
     Refusal { code: error.code.word().to_owned(), message: error.message.clone(), retry_after_s: error.retry_after_s() }
 }

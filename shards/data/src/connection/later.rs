@@ -154,7 +154,13 @@ impl From<AnswerOf<DataProtocol>> for Outcome {
             Answer::Pushed(messages) => Self::Pushed(messages),
             Answer::Reply(whole) => Self::Reply(*whole),
             Answer::Refused(error) => Self::Reply((*error).into()),
-            Answer::Adopted | Answer::Elsewhere | Answer::Piece(_) | Answer::Observed(_) => {
+            Answer::Adopted
+            | Answer::Elsewhere
+            | Answer::Dropped { .. }
+            | Answer::Declared { .. }
+            | Answer::DepthShare(_)
+            | Answer::Piece(_)
+            | Answer::Observed(_) => {
                 unreachable!("no client's request is answered with these")
             }
         }

@@ -18,11 +18,13 @@ use queen_fabric::{
 };
 use queen_wire::{
     body::{self, Options, parse_configure, parse_options},
+    peer as wire,
     response::append_json_string,
 };
 
 use super::{Call, Handled, not_reserved};
 use crate::{
+    cluster::Failed,
     connection::Operation,
     error::{ApiError, Code},
     protocol::{Answer, Ask, ConfigureAsk, QueueKey},
@@ -98,17 +100,24 @@ impl Shard {
         if let Err(error) = possible {
             return self.answer_job(answer_to, ApiError::configure(error, &key.queue).into());
         }
+        if self.keeps_own_declarations() {
+            return self.declare_own(ask, answer_to);
+        }
         let declaration = Declaration {
             tenant: ask.key.tenant.0,
             queue: ask.key.queue.clone(),
-            options_json: ask.options_text.clone(),
+            options_json: Some(ask.options_text.clone()),
             updated_at_ms: 0,
+            origin: String::new(),
         };
         self.enqueue(StoreAsk::Declare(Box::new(declaration)), Then::Apply(ask), answer_to);
     }
 
     /// Has the store forget a declaration of this shard's slice.
     pub(crate) fn delete_here(&self, key: Box<QueueKey>, answer_to: AnswerTo) {
+        if self.keeps_own_declarations() {
+            return self.delete_own(key, answer_to);
+        }
         let ask = StoreAsk::Remove(Box::new((key.tenant.0, key.queue.clone())));
         self.enqueue(ask, Then::Delete(key), answer_to);
     }
@@ -140,42 +149,66 @@ impl Shard {
                 continue;
             };
             let stored = job.asked.await.answer;
-            let reply = self.finish(job.then, stored);
-            self.answer_job(job.answer_to, reply);
+            let Finished { reply, told } = self.finish(job.then, stored);
+            match told.filter(|_| !matches!(job.answer_to, AnswerTo::Nobody)) {
+                None => self.answer_job(job.answer_to, reply),
+                Some(told) => self.tell_then_reply(told, reply, job.answer_to),
+            }
         }
     }
 
-    fn finish(&self, then: Then, stored: StoreAnswer) -> Reply {
+    /// Answers once the other members know it too.
+    fn tell_then_reply(self: &Rc<Self>, told: Told, mut reply: Reply, answer_to: AnswerTo) {
+        let shard = Rc::clone(self);
+        rt::spawn_local(async move {
+            let Told { declaration, deleted: removed } = told;
+            let (existed, failed) = shard.tell_everybody(declaration).await;
+            match removed {
+                Some((key, was_there, declared)) => {
+                    reply = deleted(&key, was_there || existed, declared, Some(&failed));
+                }
+                None => Failed::put_into(&mut reply, &failed),
+            }
+            shard.answer_job(answer_to, reply);
+        })
+        .detach();
+    }
+
+    fn finish(&self, then: Then, stored: StoreAnswer) -> Finished {
         let now_ms = self.engine_now_ms();
         match (then, stored) {
-            (_, StoreAnswer::Unavailable(why)) => ApiError::new(
-                Code::EphemeralUnavailable,
-                format!("The store is unavailable, nothing was changed: {why}"),
-            )
-            .into(),
+            (_, StoreAnswer::Unavailable(why)) => Finished::alone(
+                ApiError::new(
+                    Code::EphemeralUnavailable,
+                    format!("The store is unavailable, nothing was changed: {why}"),
+                )
+                .into(),
+            ),
             (Then::Apply(ask), StoreAnswer::Done { updated_at_ms }) => {
-                if let Err(error) = self.apply(now_ms, ask.key.tenant, &ask.key.queue, &ask.options) {
+                let (is_newest, told) = self.note_mine(&ask.key, updated_at_ms, Some(ask.options_text.clone()));
+                if is_newest && let Err(error) = self.apply(now_ms, ask.key.tenant, &ask.key.queue, &ask.options) {
                     // The room went to another queue meanwhile: what was kept is forgotten again.
                     self.delete_here(Box::new(ask.key), AnswerTo::Nobody);
-                    return error.into();
+                    return Finished::alone(error.into());
                 }
-                configured(&ask, updated_at_ms)
+                let told = told.map(|declaration| Told { declaration, deleted: None });
+                Finished { reply: configured(&ask, updated_at_ms, None), told }
             }
-            (Then::Delete(key), StoreAnswer::Removed { declared }) => {
-                let deleted =
+            (Then::Delete(key), StoreAnswer::Removed { declared, updated_at_ms }) => {
+                let (_, told) = self.note_mine(&key, updated_at_ms, None);
+                let was_there =
                     self.engine.borrow_mut().delete(now_ms, key.tenant, &key.queue, &mut &self.outlet).deleted;
                 self.timers.rearm(self);
-                let mut body = Vec::with_capacity(64 + key.queue.len());
-                body.extend_from_slice(b"{\"queue\":");
-                append_json_string(&mut body, &key.queue);
-                body.extend_from_slice(format!(",\"deleted\":{deleted},\"declared\":{declared}}}").as_bytes());
-                Reply::json(200, body)
+                let reply = deleted(&key, was_there, declared, None);
+                let told = told.map(|declaration| Told { declaration, deleted: Some((key, was_there, declared)) });
+                Finished { reply, told }
             }
             _ => unreachable!("the store answers what it was asked"),
         }
     }
 
-    fn apply(&self, now_ms: u64, tenant: TenantId, queue: &str, options: &Options) -> Result<(), ApiError> {
+    /// Puts a declaration into the engine.
+    pub(crate) fn apply(&self, now_ms: u64, tenant: TenantId, queue: &str, options: &Options) -> Result<(), ApiError> {
         self.make_room(tenant, 0, queue.len() as u64 + 1024);
         let applied =
             self.engine.borrow_mut().configure(now_ms, tenant, queue, engine_options(options), &mut &self.outlet);
@@ -190,12 +223,17 @@ impl Shard {
     }
 
     /// Puts the stored declarations of this shard's slice into its engine, at boot.
-    pub(crate) fn restore(&self, declared: Vec<Declaration>) {
+    pub(crate) fn restore(&self, mut declared: Vec<Declaration>) {
+        // The oldest tombstones are forgotten first.
+        declared.sort_by_key(|declared| declared.updated_at_ms);
         let now_ms = self.engine_now_ms();
         let count = declared.len();
         for declaration in declared {
             let tenant = TenantId(declaration.tenant);
-            let restored = parse_options(&declaration.options_json)
+            let (true, Some(options_json)) = (self.note_stored(&declaration), &declaration.options_json) else {
+                continue;
+            };
+            let restored = parse_options(options_json)
                 .map_err(ApiError::from)
                 .and_then(|options| self.apply(now_ms, tenant, &declaration.queue, &options));
             if let Err(error) = restored {
@@ -206,8 +244,39 @@ impl Shard {
     }
 }
 
-/// `{"queue","options","updatedAt"}`, the options as they were sent.
-fn configured(ask: &ConfigureAsk, updated_at_ms: u64) -> Reply {
+/// What became of a job: its answer, and what the other members are told of it.
+struct Finished {
+    reply: Reply,
+    told: Option<Told>,
+}
+
+impl Finished {
+    /// Nobody is told.
+    fn alone(reply: Reply) -> Self {
+        Self { reply, told: None }
+    }
+}
+
+/// What other members are told.
+struct Told {
+    declaration: wire::Declaration,
+    /// Of a deletion: the queue, whether it was here, and whether it was declared.
+    deleted: Option<(Box<QueueKey>, bool, bool)>,
+}
+
+/// `{"queue","deleted","declared"}`, and on a node of several who has not heard of it.
+pub(crate) fn deleted(key: &QueueKey, was_there: bool, declared: bool, failed: Option<&[Failed]>) -> Reply {
+    let mut body = Vec::with_capacity(64 + key.queue.len());
+    body.extend_from_slice(b"{\"queue\":");
+    append_json_string(&mut body, &key.queue);
+    body.extend_from_slice(format!(",\"deleted\":{was_there},\"declared\":{declared}}}").as_bytes());
+    let mut reply = Reply::json(200, body);
+    Failed::put_into(&mut reply, failed.unwrap_or_default());
+    reply
+}
+
+/// `{"queue","options","updatedAt"}`, the options as they were sent, and on a node of several who has not heard of it.
+pub(crate) fn configured(ask: &ConfigureAsk, updated_at_ms: u64, failed: Option<&[Failed]>) -> Reply {
     let mut body = Vec::with_capacity(96 + ask.key.queue.len() + ask.options_text.len());
     body.extend_from_slice(b"{\"queue\":");
     append_json_string(&mut body, &ask.key.queue);
@@ -215,7 +284,9 @@ fn configured(ask: &ConfigureAsk, updated_at_ms: u64) -> Reply {
     body.extend_from_slice(ask.options_text.as_bytes());
     let updated_at = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(updated_at_ms));
     body.extend_from_slice(format!(",\"updatedAt\":\"{updated_at}\"}}").as_bytes());
-    Reply::json(201, body)
+    let mut reply = Reply::json(201, body);
+    Failed::put_into(&mut reply, failed.unwrap_or_default());
+    reply
 }
 
 /// The declaration in the engine's units; 0 means the default, as on the wire.

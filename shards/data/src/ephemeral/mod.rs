@@ -8,7 +8,7 @@ mod pop;
 mod push;
 pub(crate) mod reads;
 pub(crate) mod request;
-mod reset;
+pub(crate) mod reset;
 
 use queen_ephemeral::inbox;
 use queen_fabric::{ShardId, port::Asked};

@@ -21,6 +21,9 @@ impl Shard {
         let queue = parse_reset(call.request.body, self.node.config.json_depth_max)?;
         not_reserved(&queue)?;
         let key = QueueKey { tenant: call.tenant, queue };
+        if self.node.cluster.is_some() {
+            return self.reset_everywhere(call, key);
+        }
         let owner = self.owner(key.tenant, &key.queue);
         if owner != self.id() {
             return Ok(call.later(Operation::Asked(self.ask(owner, Ask::Reset(Box::new(key)))?)));
@@ -31,13 +34,17 @@ impl Shard {
 
     /// Resets a queue of this shard: `{"queue","dropped"}`.
     pub(crate) fn reset_reply(&self, key: &QueueKey) -> Reply {
-        let dropped = self.reset_here(self.engine_now_ms(), key);
-        let mut body = Vec::with_capacity(32 + key.queue.len());
-        body.extend_from_slice(b"{\"queue\":");
-        append_json_string(&mut body, &key.queue);
-        body.extend_from_slice(b",\"dropped\":");
-        append_u64(&mut body, dropped);
-        body.push(b'}');
-        Reply::json(200, body)
+        dropped(key, self.reset_here(self.engine_now_ms(), key))
     }
+}
+
+/// `{"queue","dropped"}`.
+pub(crate) fn dropped(key: &QueueKey, messages: u64) -> Reply {
+    let mut body = Vec::with_capacity(32 + key.queue.len());
+    body.extend_from_slice(b"{\"queue\":");
+    append_json_string(&mut body, &key.queue);
+    body.extend_from_slice(b",\"dropped\":");
+    append_u64(&mut body, messages);
+    body.push(b'}');
+    Reply::json(200, body)
 }

@@ -25,10 +25,14 @@ pub struct Declaration {
     pub tenant: [u8; 16],
     /// The queue's name.
     pub queue: String,
-    /// The options as JSON text, as the data shard wrote them.
-    pub options_json: String,
-    /// When it was declared last, in milliseconds since the Unix epoch.
+    /// The options as JSON text, as the data shard wrote them. `None` is a tombstone: it was deleted, and others may not
+    /// have heard of that yet.
+    pub options_json: Option<String>,
+    /// When it was declared or deleted last, in milliseconds since the Unix epoch. In what is to be kept, 0 stands for the
+    /// time at which it is; a store that several brokers share always takes that.
     pub updated_at_ms: u64,
+    /// The id of the node where that was, if nodes with stores of their own tell each other of it; else empty.
+    pub origin: String,
 }
 
 /// What the store is asked.
@@ -65,6 +69,8 @@ pub enum StoreAnswer {
     Removed {
         /// Whether there was one.
         declared: bool,
+        /// The time, by the store's clock, in milliseconds since the Unix epoch.
+        updated_at_ms: u64,
     },
     /// Declarations.
     Declarations(Vec<Declaration>),

@@ -19,7 +19,8 @@ const DECLARE: Sql = Sql {
     types: &[Type::UUID, Type::TEXT, Type::TEXT],
 };
 const REMOVE: Sql = Sql {
-    text: "DELETE FROM queen.ephemeral_queue WHERE tenant = $1 AND queue = $2 RETURNING 1",
+    text: "WITH gone AS (DELETE FROM queen.ephemeral_queue WHERE tenant = $1 AND queue = $2 RETURNING 1)
+           SELECT (SELECT count(*) FROM gone), (extract(epoch FROM clock_timestamp()) * 1000)::int8",
     types: &[Type::UUID, Type::TEXT],
 };
 /// Once, and only into an empty table.
@@ -40,8 +41,9 @@ pub(super) async fn load(session: &Session) -> Result<Vec<Declaration>, Trouble>
         Ok(Declaration {
             tenant: id(row, 0)?.0,
             queue: get(row, 1)?,
-            options_json: get(row, 2)?,
+            options_json: Some(get(row, 2)?),
             updated_at_ms: count(row, 3)?,
+            origin: String::new(),
         })
     };
     rows.iter().map(declaration).collect()
@@ -50,7 +52,8 @@ pub(super) async fn load(session: &Session) -> Result<Vec<Declaration>, Trouble>
 /// Keeps one, whatever time it says.
 pub(super) async fn declare(session: &Session, declared: &Declaration) -> Result<JobDone, Trouble> {
     let tenant = Id(Uuid(declared.tenant));
-    let rows = session.query(&DECLARE, &[&tenant, &declared.queue, &declared.options_json]).await?;
+    let options = declared.options_json.as_deref().unwrap_or("{}");
+    let rows = session.query(&DECLARE, &[&tenant, &declared.queue, &options]).await?;
     let updated_at_ms = rows.first().map_or(Ok(0), |row| count(row, 0))?;
     Ok(JobDone::Declared { updated_at_ms })
 }
@@ -58,7 +61,11 @@ pub(super) async fn declare(session: &Session, declared: &Declaration) -> Result
 /// Forgets one.
 pub(super) async fn remove(session: &Session, key: &([u8; 16], String)) -> Result<JobDone, Trouble> {
     let rows = session.query(&REMOVE, &[&Id(Uuid(key.0)), &key.1]).await?;
-    Ok(JobDone::Removed { declared: !rows.is_empty() })
+    let row = rows.first();
+    Ok(JobDone::Removed {
+        declared: row.map_or(Ok(0), |row| count(row, 0))? > 0,
+        updated_at_ms: row.map_or(Ok(0), |row| count(row, 1))?,
+    })
 }
 
 /// Takes over what was declared before there was a server.
@@ -68,7 +75,7 @@ pub(super) async fn take_over(session: &Session, declared: &[Declaration]) -> Re
     }
     let tenants: Vec<_> = declared.iter().map(|declared| Id(Uuid(declared.tenant))).collect();
     let queues: Vec<_> = declared.iter().map(|declared| &*declared.queue).collect();
-    let options: Vec<_> = declared.iter().map(|declared| &*declared.options_json).collect();
+    let options: Vec<_> = declared.iter().map(|declared| declared.options_json.as_deref().unwrap_or("{}")).collect();
     let times: Vec<_> = declared.iter().map(|declared| declared.updated_at_ms.cast_signed()).collect();
     let taken = session.query(&TAKE_OVER, &[&tenants, &queues, &options, &times]).await?;
     if !taken.is_empty() {

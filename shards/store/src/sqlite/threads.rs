@@ -195,7 +195,7 @@ fn write_one(transaction: &mut Transaction<'_>, job: &Job, now_us: i64) -> rusql
         }
         Job::Log(Work::Admin(admin)) => log(Done::Admin(admin::admin(&savepoint, admin, now_us)?)),
         Job::Declare(declaration) => declarations::declare(&savepoint, declaration, now_us)?,
-        Job::Remove(key) => declarations::remove(&savepoint, key)?,
+        Job::Remove(key) => declarations::remove(&savepoint, key, now_us)?,
         Job::Control(ask) => control::control(&savepoint, ask)?,
         Job::Log(Work::Load(_) | Work::Read(_)) | Job::Declarations => unreachable!("the looking threads do these"),
     };

@@ -100,8 +100,13 @@ fn what_the_server_leaves_unanswered_is_given_up_and_the_rest_goes_on_when_it_sp
     let config = StoreConfig { patience, ..beside::config(on_server(&database)) };
     let ask = async move |store: Asker| {
         let declare = || {
-            let options_json = "{}".into();
-            let declaration = Declaration { tenant: TENANT, queue: "q".into(), options_json, updated_at_ms: 0 };
+            let declaration = Declaration {
+                tenant: TENANT,
+                queue: "q".into(),
+                options_json: Some("{}".into()),
+                updated_at_ms: 0,
+                origin: String::new(),
+            };
             store.ask(StoreAsk::Declare(Box::new(declaration)))
         };
         let control = |ask| store.ask(StoreAsk::Control(Box::new(ask)));

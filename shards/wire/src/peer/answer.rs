@@ -3,6 +3,7 @@
 use super::{
     codec::{FieldError, Reader, Writer},
     declaration::Declaration,
+    share::{DepthShare, QueueShare},
 };
 use crate::mesh::SERVER_ID_BYTES_MAX;
 
@@ -65,6 +66,17 @@ pub enum Answer {
     Empty,
     /// A partition is being handed over.
     Coming,
+    /// What the node holds of a queue; `None` where it does not have it.
+    Depth(Option<DepthShare>),
+    /// What the node holds of queues.
+    Queues {
+        /// Payload bytes of all queues of the tenant, those that are not among these too.
+        bytes: u64,
+        /// In the order of their names.
+        queues: Vec<QueueShare>,
+        /// Whether there are more behind the last.
+        more: bool,
+    },
 }
 
 /// Why a request was not served.
@@ -90,6 +102,8 @@ const DECLARATIONS: u8 = 9;
 const ADOPTED: u8 = 10;
 const EMPTY: u8 = 11;
 const COMING: u8 = 12;
+const DEPTH: u8 = 13;
+const QUEUES: u8 = 14;
 
 impl Refusal {
     /// The node, or this connection, has no room.
@@ -127,6 +141,10 @@ impl Answer {
             ADOPTED => Self::Adopted,
             EMPTY => Self::Empty,
             COMING => Self::Coming,
+            DEPTH => Self::Depth(reader.optional(DepthShare::read)?),
+            QUEUES => {
+                Self::Queues { bytes: reader.u64()?, queues: QueueShare::read_list(reader)?, more: reader.bool()? }
+            }
             _ => return Ok(None),
         }))
     }
@@ -176,6 +194,16 @@ impl Answer {
             Self::Adopted => writer.u8(ADOPTED),
             Self::Empty => writer.u8(EMPTY),
             Self::Coming => writer.u8(COMING),
+            Self::Depth(share) => {
+                writer.u8(DEPTH);
+                writer.optional(share.as_ref(), |writer, share| share.write(writer));
+            }
+            Self::Queues { bytes, queues, more } => {
+                writer.u8(QUEUES);
+                writer.u64(*bytes);
+                QueueShare::write_list(queues, writer);
+                writer.bool(*more);
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum Ask {
         /// The queue.
         queue: String,
     },
-    /// Remove a queue. Answered by `Dropped`.
+    /// Remove a queue that the asking node knows no declaration of. Answered by `Dropped`.
     Delete {
         /// The queue.
         queue: String,
@@ -53,14 +53,15 @@ pub enum Ask {
         /// When it was declared, in milliseconds since 1970.
         updated_at_ms: u64,
     },
-    /// Read a queue's depth. Answered by `Reply`.
+    /// Read the answering node's share of a queue. Answered by `Depth`.
     Depth {
         /// The queue.
         queue: String,
         /// Count what this group has before it.
         group: Option<String>,
     },
-    /// Take over a declaration that was made or deleted elsewhere, if it is the newest. Answered by `Declared`.
+    /// Take over a declaration that was made or deleted elsewhere, if it is the newest. Answered by `Declared`, or by
+    /// `Dropped` where it was deleted.
     Declare(Declaration),
     /// Name declarations, in the order of their keys. Answered by `Declarations`.
     Declarations {
@@ -77,6 +78,13 @@ pub enum Ask {
         queue: String,
         /// The partition.
         partition: String,
+    },
+    /// Read the answering node's share of the tenant's queues, in the order of their names. Answered by `Queues`.
+    Queues {
+        /// Names up to and including this one are left out.
+        after: Option<String>,
+        /// At most so many, and [`QUEUES_MAX`](super::QUEUES_MAX).
+        limit: u32,
     },
 }
 
@@ -160,6 +168,7 @@ const DECLARATIONS: u8 = 10;
 const OFFER: u8 = 11;
 const CHUNK: u8 = 12;
 const INQUIRE: u8 = 13;
+const QUEUES: u8 = 14;
 
 fn name(reader: &mut Reader<'_>) -> Result<String, FieldError> {
     reader.text(NAME_BYTES_MAX)
@@ -221,6 +230,7 @@ impl Ask {
             OFFER => Self::Offer(Offer::read(reader)?),
             CHUNK => Self::Chunk(Chunk::read(reader)?),
             INQUIRE => Self::Inquire { queue: name(reader)?, partition: name(reader)? },
+            QUEUES => Self::Queues { after: optional_name(reader)?, limit: reader.u32()? },
             _ => return Ok(None),
         }))
     }
@@ -283,6 +293,11 @@ impl Ask {
             Self::Inquire { queue, partition } => {
                 writer.u8(INQUIRE);
                 put_names(writer, &[queue, partition]);
+            }
+            Self::Queues { after, limit } => {
+                writer.u8(QUEUES);
+                put_optional_name(writer, after.as_deref());
+                writer.u32(*limit);
             }
         }
     }

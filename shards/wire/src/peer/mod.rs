@@ -34,6 +34,7 @@ mod dialing;
 mod frame;
 mod handover;
 mod link;
+mod share;
 
 pub use accepted::{Accepted, Asked, Left, Undelivered};
 pub use answer::{Answer, CODE_BYTES_MAX, REFUSAL_BYTES_MAX, Refusal, UNSUPPORTED};
@@ -44,6 +45,7 @@ pub use dialing::{Dialing, Heard, SendError, Unsent};
 pub use frame::Frame;
 pub use handover::{CHUNK_BYTES_MAX, Chunk, Offer};
 pub use link::{LABEL, Limits, PART_BYTES, PeerError, Read};
+pub use share::{DEPTH_ROWS_MAX, DepthShare, QUEUES_MAX, QueueLimits, QueueShare};
 
 /// A tenant's UUID.
 pub type Tenant = [u8; 16];

@@ -1,8 +1,8 @@
 //! One of everything that a frame can say.
 
 use queen_wire::peer::{
-    Ack, AckStatus, Answer, Ask, Chunk, Declaration, DeclarationState, Frame, Offer, Pop, Push, QueueKey, Refusal,
-    Request, RequestReply,
+    Ack, AckStatus, Answer, Ask, Chunk, Declaration, DeclarationState, DepthShare, Frame, Offer, Pop, Push, QueueKey,
+    QueueLimits, QueueShare, Refusal, Request, RequestReply,
 };
 
 pub fn text(text: &str) -> String {
@@ -84,6 +84,8 @@ pub fn asks() -> Vec<Ask> {
             bytes: vec![0xff; 40],
         }),
         Ask::Inquire { queue: text("q"), partition: text("p") },
+        Ask::Queues { after: None, limit: 1_000 },
+        Ask::Queues { after: Some(text("q")), limit: 1 },
     ]
 }
 
@@ -110,7 +112,40 @@ pub fn answers() -> Vec<Answer> {
         Answer::Adopted,
         Answer::Empty,
         Answer::Coming,
+        Answer::Depth(None),
+        Answer::Depth(Some(DepthShare {
+            is_declared: true,
+            pending: 3,
+            partitions_pending: 1,
+            bytes: 30,
+            partitions: vec![(text("p"), 3, 30)],
+            groups: vec![(text("g"), 2, 1), (text("h"), 3, 0)],
+        })),
+        Answer::Queues { bytes: 7, queues: vec![queue_share(None), queue_share(Some(5_000))], more: true },
     ]
+}
+
+fn queue_share(ttl_ms: Option<u64>) -> QueueShare {
+    let limits = QueueLimits {
+        max_bytes: 1 << 24,
+        max_length: 10_000,
+        drops_oldest: true,
+        ttl_ms,
+        lease_ms: 30_000,
+        retry_limit: 5,
+        window_ms: 20,
+        window_count: 3,
+    };
+    QueueShare {
+        queue: text("q"),
+        is_declared: false,
+        depth: 1,
+        bytes: 2,
+        partitions: 3,
+        groups: 4,
+        drops: [5, 6, 7],
+        limits,
+    }
 }
 
 pub fn frames() -> Vec<Frame> {

@@ -96,8 +96,13 @@ pub async fn extending_reaches_every_live_lease_of_that_id_and_shortens_none(rig
 pub async fn declarations_are_kept_replaced_and_forgotten(rig: &Rig) {
     let key = |queue: &str| Box::new(([7; 16], queue.to_owned()));
     let declare = async |queue: &str, options: &str| {
-        let declaration =
-            Declaration { tenant: [7; 16], queue: queue.into(), options_json: options.into(), updated_at_ms: 3 };
+        let declaration = Declaration {
+            tenant: [7; 16],
+            queue: queue.into(),
+            options_json: Some(options.into()),
+            updated_at_ms: 0,
+            origin: String::new(),
+        };
         match rig.outcome(rig.start(Job::Declare(Box::new(declaration)))).await {
             Ok(JobDone::Declared { updated_at_ms }) => updated_at_ms,
             other => panic!("{other:?}"),
@@ -106,15 +111,19 @@ pub async fn declarations_are_kept_replaced_and_forgotten(rig: &Rig) {
     declare("näme ' %", "{}").await;
     let kept_ms = declare("näme ' %", "{ \"maxLength\": 10 }").await;
     declare("other", "{}").await;
-    let removed = async |queue: &str| rig.outcome(rig.start(Job::Remove(key(queue)))).await;
-    assert_eq!(removed("other").await, Ok(JobDone::Removed { declared: true }));
-    assert_eq!(removed("other").await, Ok(JobDone::Removed { declared: false }));
+    let removed = async |queue: &str| match rig.outcome(rig.start(Job::Remove(key(queue)))).await {
+        Ok(JobDone::Removed { declared, updated_at_ms }) => (declared, updated_at_ms >= kept_ms),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(removed("other").await, (true, true));
+    assert_eq!(removed("other").await, (false, true));
     let held = rig.outcome(rig.start(Job::Declarations)).await;
     let expected = Declaration {
         tenant: [7; 16],
         queue: "näme ' %".into(),
-        options_json: "{ \"maxLength\": 10 }".into(),
+        options_json: Some("{ \"maxLength\": 10 }".into()),
         updated_at_ms: kept_ms,
+        origin: String::new(),
     };
     assert_eq!(held, Ok(JobDone::Declarations(vec![expected])));
     assert!(kept_ms > 1_700_000_000_000);
