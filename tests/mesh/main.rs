@@ -8,6 +8,7 @@ mod administration;
 mod cluster;
 #[cfg(feature = "engine-peer")]
 mod engine;
+mod failover;
 mod forwarding;
 mod handover;
 mod handshakes;

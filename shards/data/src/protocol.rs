@@ -42,6 +42,8 @@ pub enum Ask {
     Delete(Box<QueueKey>),
     /// Take a partition in that another node has handed over.
     Adopt(Box<AdoptAsk>),
+    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`] or [`Answer::Empty`].
+    Inquire(Box<PartitionKey>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),
     /// Read a piece of the listing.
@@ -70,6 +72,10 @@ pub enum Answer {
     Elsewhere,
     /// A partition is this node's now.
     Adopted,
+    /// A partition that is another node's has still to go there.
+    Coming,
+    /// Nothing of it is here.
+    Empty,
     /// A whole response.
     Reply(Box<Reply>),
     /// A refusal.
@@ -87,6 +93,17 @@ pub struct QueueKey {
     pub tenant: TenantId,
     /// Its name.
     pub queue: String,
+}
+
+/// A partition of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The queue.
+    pub queue: String,
+    /// The partition.
+    pub partition: String,
 }
 
 /// The payloads of one push, copied out of the request's buffer in one piece.

@@ -3,7 +3,8 @@
 //! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
 //! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
-//! When the members change, what is another node's by then goes to it ([`handover`]).
+//! When the members change, what is another node's by then goes to it ([`handover`]), and requests for it wait there until
+//! it has come ([`hold`]).
 
 mod acks;
 mod anywhere;
@@ -11,6 +12,7 @@ mod convert;
 mod dial;
 mod forward;
 mod handover;
+mod hold;
 mod link;
 mod links;
 mod parcel;
@@ -29,6 +31,7 @@ pub(crate) use self::{
     anywhere::Anywhere,
     forward::Forwarded,
     handover::{Handed, Handover},
+    hold::{Held, Holding},
     link::LinkClaim,
     links::Links,
     placement::{DEFAULT_PARTITION, Home},
