@@ -10,6 +10,7 @@ mod declarations;
 #[cfg(feature = "engine-peer")]
 mod engine;
 mod example;
+mod failover;
 mod forwarding;
 mod handover;
 mod handshakes;

@@ -57,8 +57,10 @@ fn welcome(shard: &Rc<Shard>, stream: TcpStream) {
     };
     shard.metrics.connection_accepted();
     let shard = Rc::clone(shard);
+    // A node that stops takes peers' links alone.
+    let late = shard.node.is_stopping().then(|| Late::new(&shard));
     rt::spawn_local(async move {
-        connection::serve(shard, stream).await;
+        connection::serve(shard, stream, late).await;
         drop(seat);
     })
     .detach();
@@ -82,6 +84,24 @@ fn turn_away(stream: TcpStream) {
     // Best effort: a client that does not take it learns as much from the end of the connection.
     let _ = rustix::net::send(&stream, &out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     let _ = stream.shutdown(Shutdown::Write);
+}
+
+/// The mark of a connection that came while the node stops, and is no peer link yet: nobody waits for its end.
+pub(crate) struct Late {
+    shard: Rc<Shard>,
+}
+
+impl Late {
+    fn new(shard: &Rc<Shard>) -> Self {
+        shard.late.set(shard.late.get() + 1);
+        Self { shard: Rc::clone(shard) }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.shard.late.set(self.shard.late.get() - 1);
+    }
 }
 
 /// A connection's place among those that the node may hold.

@@ -81,10 +81,13 @@ impl Shard {
             let asked = port.ask_parked(mesh_seat(port.shards()), MeshAsk::WatchMembers { seen });
             match asked.await.answer {
                 MeshAnswer::Members(members) => {
+                    let before = self.mesh.members.replace(Some(Arc::clone(&members)));
                     if self.node.cluster.is_some() {
+                        self.holding.changed(before.as_deref(), &members);
                         self.links.follow(&self, &members);
+                        let shard = Rc::clone(&self);
+                        rt::spawn_local(async move { shard.forget_former_owners().await }).detach();
                     }
-                    self.mesh.members.replace(Some(members));
                     self.handover.look();
                 }
                 other => unreachable!("asked for members, not for {other:?}"),

@@ -65,6 +65,8 @@ pub struct Node {
     store_connected: AtomicBool,
     /// Data shards that still have connections to serve, counted down at a stop.
     busy_shards: AtomicUsize,
+    /// Data shards that may still hand something over, counted down at a stop.
+    staying_shards: AtomicUsize,
 }
 
 impl Node {
@@ -100,6 +102,7 @@ impl Node {
             stopping: AtomicBool::new(false),
             store_connected: AtomicBool::new(true),
             busy_shards: AtomicUsize::new(data_shards),
+            staying_shards: AtomicUsize::new(data_shards),
         })
     }
 
@@ -127,6 +130,11 @@ impl Node {
     /// A shard has served its last connection.
     pub(crate) fn shard_is_drained(&self) {
         self.busy_shards.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A shard has handed over what it could. Whether it is the last one.
+    pub(crate) fn shard_has_left(&self) -> bool {
+        self.staying_shards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Whether every shard has served its last connection, so that none is asked for anything any more.

@@ -136,6 +136,10 @@ impl Shard {
         let now_ms = self.engine_now_ms();
         self.engine.borrow_mut().give_back(now_ms, claim, &mut &self.outlet);
         self.timers.rearm(self);
+        if self.node.cluster.is_some() {
+            // What came back may be of a partition that has gone to another node meanwhile.
+            self.handover.look_at_given_back();
+        }
     }
 
     /// Acks in order; appends `{"results":[{"id","outcome"},…]}`.

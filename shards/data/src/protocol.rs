@@ -49,6 +49,8 @@ pub enum Ask {
     Drop(Box<QueueKey>),
     /// Take over a declaration of another node, if it is the newest.
     TakeOver(Box<Declaration>),
+    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`] or [`Answer::Empty`].
+    Inquire(Box<PartitionKey>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),
     /// Read a queue's depth, to be added to that of other nodes.
@@ -93,6 +95,10 @@ pub enum Answer {
     },
     /// What the shard holds of a queue, if it does.
     DepthShare(Box<Option<DepthShare>>),
+    /// A partition that is another node's has still to go there.
+    Coming,
+    /// Nothing of it is here.
+    Empty,
     /// A whole response.
     Reply(Box<Reply>),
     /// A refusal.
@@ -110,6 +116,17 @@ pub struct QueueKey {
     pub tenant: TenantId,
     /// Its name.
     pub queue: String,
+}
+
+/// A partition of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The queue.
+    pub queue: String,
+    /// The partition.
+    pub partition: String,
 }
 
 /// The payloads of one push, copied out of the request's buffer in one piece.

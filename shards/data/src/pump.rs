@@ -6,9 +6,10 @@ use queen_ephemeral::{Pop, Popped as Outcome};
 use queen_fabric::port::{Incoming, Ticket};
 
 use crate::{
+    cluster::Home,
     ephemeral::{declare::AnswerTo, request::Requested},
     error::ApiError,
-    protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, RequestAsk, Tell},
+    protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, QueueKey, RequestAsk, Tell},
     reply::{Popped, Reply},
     shard::Shard,
     waiters::Place,
@@ -50,6 +51,8 @@ impl Shard {
 
     fn serve_ask(self: &Rc<Self>, ticket: Ticket, ask: Ask) {
         let answer = match ask {
+            Ask::Push(push) if self.has_moved(&push.key, Some(&push.partition)) => refused(ApiError::owner_moved()),
+            Ask::Pop(pop) if self.has_moved(&pop.key, pop.partition.as_deref()) => refused(ApiError::owner_moved()),
             Ask::Push(push) => self.serve_push(&push),
             Ask::Pop(pop) => match self.serve_pop(ticket, &pop) {
                 Some(answer) => answer,
@@ -66,6 +69,7 @@ impl Shard {
                 Ok(()) => Answer::Adopted,
                 Err(error) => refused(error),
             },
+            Ask::Inquire(key) => self.inquire_here(&key),
             Ask::Reset(key) => Answer::Reply(Box::new(self.reset_reply(&key))),
             Ask::Depth(ask) => Answer::Reply(Box::new(self.depth_reply(&ask))),
             Ask::DepthShare(ask) => Answer::DepthShare(Box::new(self.depth_share(&ask))),
@@ -75,6 +79,14 @@ impl Shard {
             Ask::Observe => Answer::Observed(Box::new(self.observe_here())),
         };
         self.peers.answer(ticket, answer);
+    }
+
+    /// Whether a partition is another node's by now, of which the shard that asks had not heard yet.
+    fn has_moved(&self, key: &QueueKey, partition: Option<&str>) -> bool {
+        partition.is_some_and(|partition| {
+            self.node.cluster.is_some()
+                && matches!(self.home_of(key.tenant, &key.queue, partition), Ok(Home::Elsewhere(_)))
+        })
     }
 
     fn serve_push(&self, push: &PushAsk) -> Answer {

@@ -25,7 +25,7 @@ use crate::{
     admission::Auth,
     budget::{Counted, Share},
     clock::Clock,
-    cluster::{Declared, Handover, Links},
+    cluster::{Declared, Handover, Holding, Links},
     connection::{Buffers, Out},
     ephemeral::declare::Declarations,
     grants::Grants,
@@ -89,8 +89,11 @@ pub(crate) struct Shard {
     pub(crate) mesh: MeshLane,
     pub(crate) links: Links,
     pub(crate) handover: Handover,
+    pub(crate) holding: Holding,
     /// Connections that are peer links: they stay until the process ends.
     pub(crate) peer_links: Cell<u64>,
+    /// Connections that came after the stop and are no peer links yet. They are nobody's to wait for.
+    pub(crate) late: Cell<u64>,
     pub(crate) declarations: Declarations,
     /// What is known of declarations, on a node of several.
     pub(crate) declared: Declared,
@@ -133,7 +136,9 @@ impl Shard {
             mesh: MeshLane::new(seed.mesh.open()),
             links: Links::default(),
             handover: Handover::default(),
+            holding: Holding::default(),
             peer_links: Cell::new(0),
+            late: Cell::new(0),
             declarations: Declarations::new(),
             declared: Declared::default(),
             grants: Grants::new(),
@@ -204,8 +209,14 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
     listening();
     stop.await;
     shard.node.stop();
-    accepting.cancel().await;
-    shard.drain().await;
+    if shard.node.cluster.is_some() {
+        // Peers may still dial, to ask what is to come to them.
+        shard.drain().await;
+        accepting.cancel().await;
+    } else {
+        accepting.cancel().await;
+        shard.drain().await;
+    }
     Ok(())
 }
 
@@ -220,6 +231,11 @@ impl Shard {
         !(is_last || !has_left && members.is_alone())
     }
 
+    /// Connections of clients.
+    fn clients(&self) -> u64 {
+        self.connections.used().saturating_sub(self.peer_links.get() + self.late.get())
+    }
+
     /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace, and stays until no shard needs this
     /// one any more.
     async fn drain(&self) {
@@ -230,19 +246,21 @@ impl Shard {
         }
         self.engine.borrow_mut().release_waiters(&mut &self.outlet);
         self.timers.wake_all_connections();
-        while (self.connections.used() > self.peer_links.get() || self.still_hands_over())
-            && self.now_ms() < deadline_ms
-        {
+        while (self.clients() > 0 || self.still_hands_over()) && self.now_ms() < deadline_ms {
             rt::sleep(DRAIN_TICK).await;
         }
         self.node.shard_is_drained();
         while !self.node.all_drained() && self.now_ms() < deadline_ms {
             rt::sleep(DRAIN_TICK).await;
         }
-        if self.id() == 0 && self.node.cluster.is_some() {
-            self.node.handed.log();
+        if self.node.cluster.is_some() {
+            self.wipe_what_is_left();
+            // The last one says what became of all.
+            if self.node.shard_has_left() {
+                self.node.handed.log();
+            }
         }
-        let left = self.connections.used() - self.peer_links.get();
+        let left = self.clients();
         if left > 0 {
             tracing::warn!(shard = self.id(), connections = left, "the grace is over: closing what is still open");
         }

@@ -27,6 +27,8 @@ pub(crate) enum AckHome {
     Here,
     /// All of them to another.
     Elsewhere(Member),
+    /// Held: this node starts.
+    Awaited,
     /// To several: the home of each.
     Several(Vec<Home>),
 }
@@ -48,15 +50,24 @@ struct Part {
 impl Shard {
     /// Where the acks of a call have to go: each to the owner of its partition. An id that names none is anybody's.
     pub(crate) fn home_of_acks(&self, ask: &AckAsk) -> Result<AckHome, ApiError> {
-        let home_of = |id: &str| match MessageId::parse(id) {
-            Some(id) => self.home_of(ask.key.tenant, &ask.key.queue, id.partition),
-            None => Ok(Home::Here),
+        let home_of = |id: &str| -> Result<Home, ApiError> {
+            match MessageId::parse(id) {
+                Some(id) => match self.home_of(ask.key.tenant, &ask.key.queue, id.partition)? {
+                    // An id of this incarnation is settled here, whatever is to come; all others are stale.
+                    Home::Awaited if !self.is_starting() => Ok(Home::Here),
+                    home => Ok(home),
+                },
+                None => Ok(Home::Here),
+            }
         };
         let homes = ask.acks.iter().map(|(id, _)| home_of(id)).collect::<Result<Vec<_>, _>>()?;
+        if homes.contains(&Home::Awaited) {
+            return Ok(AckHome::Awaited);
+        }
         Ok(match &homes[..] {
             [] => AckHome::Here,
             [first, others @ ..] if others.iter().all(|other| other == first) => match first {
-                Home::Here => AckHome::Here,
+                Home::Here | Home::Awaited => AckHome::Here,
                 Home::Elsewhere(member) => AckHome::Elsewhere(member.clone()),
             },
             _ => AckHome::Several(homes),
@@ -79,7 +90,7 @@ impl Shard {
         let parts = grouped.into_iter().map(|(home, places, part)| {
             let operation = match home {
                 Home::Elsewhere(member) => self.forward_acks(member, part)?,
-                Home::Here => {
+                Home::Here | Home::Awaited => {
                     let owner = self.owner(part.key.tenant, &part.key.queue);
                     Operation::Asked(self.ask(owner, Ask::Ack(Box::new(part)))?)
                 }

@@ -152,6 +152,7 @@ impl Forwarded {
             (None, Home::Elsewhere(member)) => {
                 Ok(OnItsWay::Elsewhere(self.shard.links.to(&member)?.ask(&self.request)?))
             }
+            (None, Home::Awaited) => Err(ApiError::owner_moved()),
             (None, Home::Here) => {
                 let to = self.shard.owner(tenant, queue);
                 let waits = self.request.ask.waits();

@@ -3,7 +3,9 @@
 //! When the members change, each shard ends the waits of its parked pops, which are asked again where their partitions are
 //! now, and walks its partitions. One that is another node's is taken out of the engine whole, travels in chunks, and is
 //! let go of once the other node has adopted it. Until then it is kept here and tried again: its new owner may be starting,
-//! or have yet to hear that it is the owner. A chunk may come twice, known by its transfer and index.
+//! or have yet to hear that it is the owner. A chunk may come twice, known by its transfer and index. The new owner asks
+//! whether something is to come before it serves ([`hold`](super::hold)). What could not be handed over when the grace of
+//! a stop ends is gone, and is said and counted.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,8 +23,9 @@ use queen_wire::peer::{Answer, Ask, CHUNK_BYTES_MAX, Chunk, Request};
 use super::{Home, parcel};
 use crate::{
     error::{ApiError, Code},
-    protocol::AdoptAsk,
+    protocol::{self, AdoptAsk, PartitionKey},
     shard::Shard,
+    waiters::Given,
 };
 
 /// Places that one step of the walk looks at: well under a millisecond of work.
@@ -34,8 +37,14 @@ const PARCELS_AT_A_TIME: usize = 16;
 /// The pause before what was not adopted is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// The pause before partitions are looked at because messages were given back, unless the node stops.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long a chunk's answer is waited for.
 const CHUNK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Partitions that were dropped and are named in the log, each on a line.
+const WIPES_LOGGED_MAX: usize = 100;
 
 /// Transfers that are remembered, so that one whose answer was lost is not adopted twice.
 const ADOPTED_MAX: usize = 4_096;
@@ -43,12 +52,20 @@ const ADOPTED_MAX: usize = 4_096;
 /// What a shard hands over, and what it has adopted.
 #[derive(Default)]
 pub(crate) struct Handover {
-    /// The members have changed.
+    /// There is a reason to look.
     changed: Notify,
+    /// Counts the reasons.
+    looks: Cell<u64>,
+    /// The members have changed.
+    are_members_new: Cell<bool>,
+    /// Messages went back to where they were.
+    is_given_back: Cell<bool>,
     /// Something of other nodes' is still here.
     is_busy: Cell<bool>,
     last_transfer: Cell<u64>,
     adopted: RefCell<VecDeque<u64>>,
+    /// Partitions that are out of the engine and not adopted yet.
+    under_way: RefCell<Vec<PartitionKey>>,
 }
 
 /// Partitions that left a node with what they held, over all its shards.
@@ -58,13 +75,15 @@ pub(crate) struct Handed {
     pub(crate) rings: AtomicU64,
     /// Those that others have adopted.
     pub(crate) delivered: AtomicU64,
+    /// Those whose contents were dropped, as nobody took them in time.
+    pub(crate) wiped: AtomicU64,
 }
 
 impl Handed {
     /// Says what became of what this node held, when it stops.
     pub(crate) fn log(&self) {
         let (rings, delivered) = (self.rings.load(Ordering::Relaxed), self.delivered.load(Ordering::Relaxed));
-        let lost = rings - delivered;
+        let lost = self.wiped.load(Ordering::Relaxed);
         if lost > 0 {
             tracing::error!("shutdown: ephemeral rings handed over rings={rings} delivered={delivered} lost={lost}");
         } else {
@@ -81,6 +100,18 @@ impl Handover {
 
     /// The members have changed: what is here may be others'.
     pub(crate) fn look(&self) {
+        self.are_members_new.set(true);
+        self.look_again();
+    }
+
+    /// Messages went back to where they were: their partition may be another's since.
+    pub(crate) fn look_at_given_back(&self) {
+        self.is_given_back.set(true);
+        self.look_again();
+    }
+
+    fn look_again(&self) {
+        self.looks.set(self.looks.get().wrapping_add(1));
         self.is_busy.set(true);
         self.changed.notify();
     }
@@ -123,7 +154,13 @@ impl Shard {
             if leaving.is_empty() && self.handover.is_done() {
                 self.handover.changed.wait().await;
             }
-            self.release_moved();
+            let is_given_back = self.handover.is_given_back.take();
+            if self.handover.are_members_new.take() {
+                self.release_moved();
+            } else if is_given_back && leaving.is_empty() && !self.node.is_stopping() {
+                // Clients go all the time, and a look is at every partition.
+                let _or_sooner = within(LOOK_AGAIN, self.handover.changed.wait()).await;
+            }
             self.take_out(&mut leaving).await;
             let mut kept = VecDeque::new();
             while let Some(mut one) = leaving.pop_front() {
@@ -132,8 +169,10 @@ impl Shard {
                 }
             }
             leaving = kept;
+            let looks = self.handover.looks.get();
             let done = leaving.is_empty() && self.moved(1).await.is_empty();
-            self.handover.is_busy.set(!done);
+            // What was said while this looked may be about what it had passed.
+            self.handover.is_busy.set(!done || looks != self.handover.looks.get());
             if !leaving.is_empty() {
                 // Tried again after a moment, or as soon as there are other members.
                 let _or_later = within(RETRY, self.handover.changed.wait()).await;
@@ -156,7 +195,7 @@ impl Shard {
         {
             from = self.engine.borrow().scan_partitions(place, PLACES_PER_STEP, &mut |row| {
                 let home = self.home_of(row.tenant, row.queue, row.partition);
-                if row.depth > 0 && matches!(home, Ok(Home::Elsewhere(_))) {
+                if (row.depth > 0 || row.parked > 0) && matches!(home, Ok(Home::Elsewhere(_))) {
                     found.push((row.tenant, row.queue.to_owned(), row.partition.to_owned()));
                 }
             });
@@ -174,7 +213,12 @@ impl Shard {
                 engine.take_out(self.engine_now_ms(), tenant, &queue, &partition, &mut &self.outlet)
             };
             self.timers.rearm(self);
+            // A shard that had not heard yet has parked these here: they are asked again where the partition is now.
+            for pop in taken.pops {
+                self.outlet.give(pop.waiter, Given::Reply(ApiError::owner_moved().into()));
+            }
             if let Some(parcel) = taken.parcel {
+                self.handover.under_way.borrow_mut().push(PartitionKey { tenant, queue, partition });
                 self.node.handed.rings.fetch_add(1, Ordering::Relaxed);
                 let (transfer, since_ms) = (self.handover.next_transfer(), self.now_ms());
                 leaving.push_back(Leaving { transfer, parcel, since_ms });
@@ -191,7 +235,7 @@ impl Shard {
         let adopted = match self.home_of(tenant, queue, partition) {
             Err(_) => false,
             // It has come back to this node meanwhile.
-            Ok(Home::Here) => self.put_in(parcel).is_ok(),
+            Ok(Home::Here | Home::Awaited) => self.put_in(parcel).is_ok(),
             Ok(Home::Elsewhere(owner)) => match self.links.to(&owner) {
                 Ok(link) => {
                     let bytes = parcel::encode(parcel);
@@ -222,9 +266,52 @@ impl Shard {
             },
         };
         if adopted {
+            let is_it = |key: &PartitionKey| key.tenant == tenant && key.queue == queue && key.partition == partition;
+            self.handover.under_way.borrow_mut().retain(|key| !is_it(key));
             self.node.handed.delivered.fetch_add(1, Ordering::Relaxed);
         }
         adopted
+    }
+
+    /// Whether a partition is still to go to its owner, which asks.
+    pub(crate) fn inquire_here(&self, key: &PartitionKey) -> protocol::Answer {
+        let PartitionKey { tenant, queue, partition } = key;
+        // Who asks has heard of a change of which this node has not: what is here will go there.
+        let is_unheard = !matches!(self.home_of(*tenant, queue, partition), Ok(Home::Elsewhere(_)));
+        let is_here = || self.engine.borrow().holds_messages(*tenant, queue, partition);
+        if is_unheard || self.handover.under_way.borrow().contains(key) || is_here() {
+            protocol::Answer::Coming
+        } else {
+            protocol::Answer::Empty
+        }
+    }
+
+    /// At the end of a stop: what nobody has taken over goes with this node.
+    pub(crate) fn wipe_what_is_left(&self) {
+        let members = self.mesh.members();
+        if members.as_ref().is_none_or(|members| members.members.iter().all(|member| members.is_me(member))) {
+            // There is nobody else.
+            return;
+        }
+        let mut left = self.handover.under_way.take();
+        let not_taken_out = left.len();
+        let mut from = Some(PartitionPlace::default());
+        while let Some(place) = from {
+            from = self.engine.borrow().scan_partitions(place, PLACES_PER_STEP, &mut |row| {
+                if row.depth > 0 {
+                    let (queue, partition) = (row.queue.to_owned(), row.partition.to_owned());
+                    left.push(PartitionKey { tenant: row.tenant, queue, partition });
+                }
+            });
+        }
+        self.node.handed.rings.fetch_add((left.len() - not_taken_out) as u64, Ordering::Relaxed);
+        self.node.handed.wiped.fetch_add(left.len() as u64, Ordering::Relaxed);
+        for PartitionKey { queue, partition, .. } in left.iter().take(WIPES_LOGGED_MAX) {
+            tracing::error!(queue, partition, "hand-over failed; the partition's contents are dropped");
+        }
+        if let Some(more @ 1..) = left.len().checked_sub(WIPES_LOGGED_MAX) {
+            tracing::error!(partitions = more, "hand-over failed; the contents of more partitions are dropped");
+        }
     }
 
     /// Takes a partition that another node has handed over into this shard's engine, once.

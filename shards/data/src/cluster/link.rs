@@ -6,7 +6,7 @@ use std::{
     io,
     rc::Rc,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use queen_fabric::{
@@ -37,6 +37,8 @@ pub(crate) struct Link {
     connection: RefCell<Option<Dialing<Rc<Slot>>>>,
     /// Counts connections: numbers of requests mean something on theirs alone.
     generation: Cell<u64>,
+    /// When something was heard last.
+    heard_at: Cell<Instant>,
     /// There is something to send.
     wake: Notify,
     /// The last trouble was logged.
@@ -69,6 +71,7 @@ impl Link {
             member,
             connection: RefCell::default(),
             generation: Cell::new(0),
+            heard_at: Cell::new(Instant::now()),
             wake: Notify::new(),
             is_logged: Cell::new(false),
         }
@@ -77,6 +80,12 @@ impl Link {
     /// Whom it leads to.
     pub(super) fn member(&self) -> &Member {
         &self.member
+    }
+
+    /// Whether answers are waited for and nothing has come for so long.
+    pub(super) fn is_silent_for(&self, time: Duration) -> bool {
+        let waits = self.connection.borrow().as_ref().is_some_and(|connection| connection.outstanding() > 0);
+        waits && self.heard_at.get().elapsed() >= time
     }
 
     /// Asks the member.
@@ -294,6 +303,7 @@ impl Serving<'_> {
                 Read::NeedMore { .. } | Read::Hold => break,
                 Read::Frame { consumed, event } => {
                     start += consumed;
+                    self.link.heard_at.set(Instant::now());
                     match event {
                         Some(Heard::Proved(_)) => proved = true,
                         Some(Heard::Answer { token, answer, .. }) => token.put(Ok(answer)),

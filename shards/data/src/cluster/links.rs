@@ -34,8 +34,14 @@ impl Links {
 
     /// Keeps a link to each other member, and to nobody else.
     pub(crate) fn follow(&self, shard: &Rc<Shard>, members: &Members) {
-        let others: Vec<_> = members.members.iter().filter(|member| !members.is_me(member)).collect();
-        let stays = |kept: &Kept| others.iter().any(|member| *member == kept.link.member());
+        let mut others: Vec<_> = members.members.iter().filter(|member| !members.is_me(member)).cloned().collect();
+        // Who has just left may still have what is this node's now, and has to be asked.
+        for former in shard.holding.former_members() {
+            if former.id != members.me && !others.iter().any(|member| member.id == former.id) {
+                others.push(former);
+            }
+        }
+        let stays = |kept: &Kept| others.iter().any(|member| member == kept.link.member());
         let gone: Vec<_> = {
             let mut links = self.0.borrow_mut();
             let ids: Vec<_> = links.iter().filter(|(_, kept)| !stays(kept)).map(|(id, _)| Arc::clone(id)).collect();
@@ -43,7 +49,7 @@ impl Links {
         };
         // Tells those who wait, who may look for another link.
         drop(gone);
-        for member in others {
+        for member in &others {
             if self.named(&member.id).is_none() {
                 let link = Rc::new(Link::new(member.clone()));
                 let task = rt::spawn_local(link::keep(Rc::clone(shard), Rc::clone(&link)));

@@ -3,8 +3,9 @@
 //! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
 //! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
-//! When the members change, what is another node's by then goes to it ([`handover`]). What is about a queue as a whole is
-//! asked of all members ([`everybody`]): resets, declarations ([`declared`]), and what each holds ([`shares`]).
+//! When the members change, what is another node's by then goes to it ([`handover`]), and requests for it wait there until
+//! it has come ([`hold`]). What is about a queue as a whole is asked of all members ([`everybody`]): resets, declarations
+//! ([`declared`]), and what each holds ([`shares`]).
 
 mod acks;
 mod administer;
@@ -15,6 +16,7 @@ mod dial;
 mod everybody;
 mod forward;
 mod handover;
+mod hold;
 mod link;
 mod links;
 mod parcel;
@@ -36,6 +38,7 @@ pub(crate) use self::{
     everybody::Failed,
     forward::Forwarded,
     handover::{Handed, Handover},
+    hold::{Held, Holding},
     link::LinkClaim,
     links::Links,
     placement::{DEFAULT_PARTITION, Home},

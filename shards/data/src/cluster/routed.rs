@@ -16,18 +16,18 @@ use crate::{
     shard::Shard,
 };
 
-/// The pause before it is asked again: this node may not have heard yet where its partition goes.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// So often a pop goes after its partition: more moves than that within one wait are no hand-overs.
-const MOVES_MAX: u8 = 16;
+/// The pause before it is asked again, doubled up to the second figure: this node may not have heard yet where its
+/// partition goes, or that its owner is gone.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Such a pop.
 pub(crate) struct Routed {
     shard: Rc<Shard>,
     pop: PopAsk,
     until: Instant,
-    moves: u8,
+    pause: Duration,
+    asked_at: Instant,
     stage: Stage,
 }
 
@@ -39,15 +39,18 @@ enum Stage {
 impl Shard {
     /// Starts a pop that waits, wherever its partition is.
     pub(crate) fn pop_wherever(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
-        let until = Instant::now() + Duration::from_millis(pop.wait_ms);
-        let operation = self.route_pop(pop.clone())?;
-        Ok(Operation::Routed(Box::new(Routed {
+        let asked_at = Instant::now();
+        let until = asked_at + Duration::from_millis(pop.wait_ms);
+        let mut routed = Routed {
             shard: Rc::clone(self),
             pop,
             until,
-            moves: 0,
-            stage: Stage::Asked(operation),
-        })))
+            pause: PAUSE_MIN,
+            asked_at,
+            stage: Stage::Pausing(Deadline::new()),
+        };
+        routed.ask()?;
+        Ok(Operation::Routed(Box::new(routed)))
     }
 
     fn route_pop(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
@@ -56,6 +59,7 @@ impl Shard {
             Home::Elsewhere(member) if pop.partition.is_some() => self.forward_pop(&member, pop),
             // Without a partition it is served what this node owns, as long as that is something.
             Home::Elsewhere(member) => self.pop_anywhere(pop, member),
+            Home::Awaited => self.hold(Ask::Pop(Box::new(pop))),
             Home::Here => {
                 let owner = self.owner(pop.key.tenant, &pop.key.queue);
                 let permit = self.park_permit()?;
@@ -66,36 +70,57 @@ impl Shard {
     }
 }
 
+/// Whether its partition's owner is another by now, or may soon be: nothing was done.
+fn is_moving(code: Option<Code>) -> bool {
+    matches!(code, Some(Code::OwnerMoved | Code::EphemeralForwardFailed))
+}
+
 impl Routed {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
             match &mut self.stage {
                 Stage::Asked(operation) => {
                     let outcome = ready!(operation.poll(cx));
-                    let is_moved = matches!(&outcome, Outcome::Reply(reply) if reply.code == Some(Code::OwnerMoved));
-                    if is_moved && self.shard.node.is_stopping() {
-                        return Poll::Ready(Outcome::nothing(&self.pop.key.queue));
-                    }
-                    if !is_moved || self.moves >= MOVES_MAX {
+                    // Messages that were on their way over a link that broke are back where they were.
+                    if !matches!(&outcome, Outcome::Reply(reply) if is_moving(reply.code)) {
                         return Poll::Ready(outcome);
                     }
-                    self.moves += 1;
-                    let mut pause = Deadline::new();
-                    pause.set(Some(Instant::now() + PAUSE));
-                    self.stage = Stage::Pausing(pause);
+                    self.pause();
                 }
                 Stage::Pausing(pause) => {
                     ready!(pause.poll(cx));
-                    self.pop.wait_ms = self.until.saturating_duration_since(Instant::now()).as_millis() as u64;
-                    if self.pop.wait_ms == 0 {
+                    let left = self.until.saturating_duration_since(Instant::now());
+                    self.pop.wait_ms = left.as_millis() as u64;
+                    if self.pop.wait_ms == 0 || self.shard.node.is_stopping() {
                         return Poll::Ready(Outcome::nothing(&self.pop.key.queue));
                     }
-                    match self.shard.route_pop(self.pop.clone()) {
-                        Ok(operation) => self.stage = Stage::Asked(operation),
-                        Err(error) => return Poll::Ready(Outcome::Reply(error.into())),
+                    if let Err(error) = self.ask() {
+                        return Poll::Ready(Outcome::Reply(error.into()));
                     }
                 }
             }
         }
+    }
+
+    /// Asks wherever its partition is now, or pauses where nobody can be asked.
+    fn ask(&mut self) -> Result<(), ApiError> {
+        self.asked_at = Instant::now();
+        match self.shard.route_pop(self.pop.clone()) {
+            Ok(operation) => self.stage = Stage::Asked(operation),
+            Err(error) if is_moving(Some(error.code)) => self.pause(),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Waits a moment, longer each time unless it has waited for messages in between.
+    fn pause(&mut self) {
+        if self.asked_at.elapsed() > PAUSE_MAX {
+            self.pause = PAUSE_MIN;
+        }
+        let mut deadline = Deadline::new();
+        deadline.set(Some((Instant::now() + self.pause).min(self.until)));
+        self.stage = Stage::Pausing(deadline);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }

@@ -21,12 +21,12 @@ use queen_wire::{
     peer::{Accepted, Answer, Ask, Asked, Chunk, LABEL, Limits, Read, Refusal, Request},
 };
 
-use super::{Home, PATH, administer, convert, parcel, pipe::Pipe};
+use super::{DEFAULT_PARTITION, Home, PATH, administer, convert, hold::Gate, parcel, pipe::Pipe};
 use crate::{
     connection::{ParkedPermit, Stream},
     error::{ApiError, Code},
     handed::Claimed,
-    protocol::{self, AdoptAsk, DataProtocol},
+    protocol::{self, AdoptAsk, DataProtocol, PartitionKey},
     shard::Shard,
 };
 
@@ -148,6 +148,14 @@ impl Served {
 
     fn serve(self: &Rc<Self>, id: u32, request: Request) {
         match self.start(request) {
+            Ok(Started::Held(gate, request)) => {
+                let served = Rc::clone(self);
+                let task = rt::spawn_local(async move {
+                    served.serve_held(id, *gate, *request).await;
+                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                });
+                self.asking.borrow_mut().insert(id, task);
+            }
             Ok(Started::Asked(asked, permit)) => {
                 let served = Rc::clone(self);
                 let task = rt::spawn_local(async move {
@@ -169,8 +177,37 @@ impl Served {
             }
             Ok(Started::Done(answer)) => self.answer(id, answer),
             Ok(Started::Moved(owner)) => self.answer(id, Answer::Moved { owner }),
-            Err(error) => self.answer(id, Answer::Refused(refusal(&error))),
+            Err(error) => self.refuse(id, &error),
         }
+    }
+
+    /// Serves a request once its partition may be served.
+    async fn serve_held(&self, id: u32, mut gate: Gate, mut request: Request) {
+        loop {
+            if let Err(error) = poll_fn(|cx| gate.poll(cx)).await {
+                return self.refuse(id, &error);
+            }
+            if let Ask::Pop(pop) = &mut request.ask {
+                pop.wait_ms = pop.wait_ms.saturating_sub(gate.held_for().as_millis() as u64);
+            }
+            match self.start(request) {
+                Ok(Started::Held(again, held)) => (gate, request) = (*again, *held),
+                Ok(Started::Asked(asked, permit)) => {
+                    drop(gate);
+                    let reply = asked.await;
+                    drop(permit);
+                    return self.finish(id, reply);
+                }
+                Ok(Started::Later(answer)) => return self.answer(id, answer.await),
+                Ok(Started::Done(answer)) => return self.answer(id, answer),
+                Ok(Started::Moved(owner)) => return self.answer(id, Answer::Moved { owner }),
+                Err(error) => return self.refuse(id, &error),
+            }
+        }
+    }
+
+    fn refuse(&self, id: u32, error: &ApiError) {
+        self.answer(id, Answer::Refused(refusal(error)));
     }
 
     /// Asks the shard that owns the queue, if its partition is this node's.
@@ -183,13 +220,22 @@ impl Served {
         if !matches!(request.ask, Ask::Chunk(_)) {
             shard.check_ephemeral(tenant, false)?;
         }
+        if let Ask::Inquire { queue, partition } = request.ask {
+            let to = shard.owner(tenant, &queue);
+            let ask = protocol::Ask::Inquire(Box::new(PartitionKey { tenant, queue, partition }));
+            return Ok(Started::Asked(shard.ask(to, ask)?, None));
+        }
         let Some((queue, partition)) = convert::place(&request.ask) else {
             return Err(ApiError::unsupported());
         };
-        if let Some(partition) = partition
-            && let Home::Elsewhere(owner) = shard.home_of(tenant, queue, partition)?
-        {
-            return Ok(Started::Moved(owner.id.to_string()));
+        match shard.home_of(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))? {
+            Home::Elsewhere(owner) if partition.is_some() => return Ok(Started::Moved(owner.id.to_string())),
+            // What it waits for comes in chunks.
+            Home::Awaited if !matches!(request.ask, Ask::Chunk(_) | Ask::Ack(_)) => {
+                let gate = shard.gate(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))?;
+                return Ok(Started::Held(Box::new(gate), Box::new(request)));
+            }
+            Home::Elsewhere(_) | Home::Awaited | Home::Here => {}
         }
         if shard.node.is_stopping() && matches!(&request.ask, Ask::Pop(pop) if pop.wait_ms > 0) {
             // Nothing waits here any more. The node that asks may not know yet that this one leaves.
@@ -266,7 +312,12 @@ impl Served {
                 Some(_) => Answer::Refused(convert::refusal_of(&reply)),
                 None => Answer::Reply { status: reply.status, body: reply.body },
             },
+            protocol::Answer::Refused(error) if error.code == Code::OwnerMoved => {
+                Answer::Moved { owner: String::new() }
+            }
             protocol::Answer::Refused(error) => Answer::Refused(refusal(&error)),
+            protocol::Answer::Coming => Answer::Coming,
+            protocol::Answer::Empty => Answer::Empty,
             protocol::Answer::Adopted => Answer::Adopted,
             protocol::Answer::Dropped { existed, messages } => Answer::Dropped { existed, messages },
             protocol::Answer::Declared { applied } => Answer::Declared { applied },
@@ -313,6 +364,8 @@ pub(super) enum Started {
     Later(Pin<Box<dyn Future<Output = Answer>>>),
     Done(Answer),
     Moved(String),
+    /// It is to be started again once the gate lets it through.
+    Held(Box<Gate>, Box<Request>),
 }
 
 /// Whether the peer takes so little that nothing more is to be taken from it.

@@ -15,7 +15,7 @@ use super::{
     out::Frame,
 };
 use crate::{
-    cluster::{Anywhere, Forwarded, Routed, Scattered},
+    cluster::{Anywhere, Forwarded, Held, Routed, Scattered},
     durable::{Answered, Stored},
     error::ApiError,
     handed::Claimed,
@@ -80,6 +80,8 @@ pub(crate) enum Operation {
     Forwarded(Box<Forwarded>),
     /// A pop that waits goes after its partition.
     Routed(Box<Routed>),
+    /// It is held until its partition may be served.
+    Held(Box<Held>),
     /// This node is asked first, and another where it has nothing.
     Anywhere(Box<Anywhere>),
     /// Acks of partitions that several nodes own.
@@ -123,6 +125,11 @@ impl Outcome {
 }
 
 impl Operation {
+    /// Whether what it waits for is not in this node's engines, which end every wait when the node stops.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Forwarded(_) | Self::Routed(_) | Self::Anywhere(_) | Self::Held(_) | Self::Exchange(_))
+    }
+
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
             Self::Waiting(waiting) => waiting.poll(cx).map(|given| match given {
@@ -136,6 +143,7 @@ impl Operation {
             Self::Forwarded(forwarded) => forwarded.poll(cx),
             Self::Routed(routed) => routed.poll(cx),
             Self::Anywhere(anywhere) => anywhere.poll(cx),
+            Self::Held(held) => held.poll(cx),
             Self::Scattered(scattered) => scattered.poll(cx),
             Self::Asked(asked) | Self::AskedParked { asked, .. } => {
                 let reply = ready!(Pin::new(asked).poll(cx));
@@ -159,6 +167,8 @@ impl From<AnswerOf<DataProtocol>> for Outcome {
             | Answer::Dropped { .. }
             | Answer::Declared { .. }
             | Answer::DepthShare(_)
+            | Answer::Coming
+            | Answer::Empty
             | Answer::Piece(_)
             | Answer::Observed(_) => {
                 unreachable!("no client's request is answered with these")

@@ -28,7 +28,9 @@ pub(crate) use self::{
     stream::Stream,
 };
 use self::{held::Held, out::Handed};
-use crate::{cluster, dispatch::Handled, error::ApiError, outlet::render_empty, shard::Shard, timers::Slot};
+use crate::{
+    cluster, dispatch::Handled, error::ApiError, listener::Late, outlet::render_empty, shard::Shard, timers::Slot,
+};
 
 /// Bytes read ahead while a pop is parked, so that its client's going is seen; more than this closes the connection.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -48,9 +50,9 @@ const BUFFER_STEP_BYTES: usize = 64 * 1024;
 /// A request body has to make this many bytes of progress a millisecond, on top of the header timeout: 1 KB/s.
 const BODY_BYTES_PER_MS: u64 = 1;
 
-/// Serves a connection until one side ends it.
-pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
-    let mut connection = Connection::new(&shard, stream);
+/// Serves a connection until one side ends it. A late one is a peer link's or nobody's.
+pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream, late: Option<Late>) {
+    let mut connection = Connection::new(&shard, stream, late);
     loop {
         match poll_fn(|cx| connection.poll_serve(cx)).await {
             Turn::Wait(later) => {
@@ -67,6 +69,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: Stream) {
                 let early = std::mem::take(&mut connection.input);
                 connection.slot.disarm();
                 shard.peer_links.set(shard.peer_links.get() + 1);
+                drop(connection.late.take());
                 cluster::serve(&shard, &mut connection.stream, early).await;
                 shard.peer_links.set(shard.peer_links.get() - 1);
                 return;
@@ -131,6 +134,8 @@ struct Connection {
     input: Vec<u8>,
     /// Whether `input` may hold a whole request that nobody has looked at.
     fresh: bool,
+    /// It came while the node stops.
+    late: Option<Late>,
     /// The client has sent its last byte.
     eof: bool,
     /// The response that says so is on its way: after it, the connection ends.
@@ -167,13 +172,14 @@ enum Activity {
 }
 
 impl Connection {
-    fn new(shard: &Rc<Shard>, stream: Stream) -> Self {
+    fn new(shard: &Rc<Shard>, stream: Stream, late: Option<Late>) -> Self {
         let (slot_key, slot) = shard.timers.add_slot();
         Self {
             stream,
             decoder: Decoder::new(),
             input: Vec::new(),
             fresh: false,
+            late,
             eof: false,
             closing: false,
             upgrades: false,
@@ -215,7 +221,8 @@ impl Connection {
                     Poll::Pending => {
                         let between = self.decoder.phase() == Phase::Idle && self.input.is_empty();
                         let idle = between && !self.stream.is_handshaking();
-                        if (idle || self.stream.is_handshaking()) && self.shard.node.is_stopping() {
+                        let ends = self.shard.node.is_stopping() && self.late.is_none();
+                        if (idle || self.stream.is_handshaking()) && ends {
                             return Poll::Ready(Turn::Close);
                         }
                         return self.pending(cx, if idle { Activity::Idle } else { Activity::Request });
@@ -394,6 +401,8 @@ impl Connection {
                     consumed += taken;
                     break Next::Upgrade;
                 }
+                // No client is taken any more.
+                Decoded::Request { .. } if self.late.is_some() => break Next::Close,
                 Decoded::Request { request, consumed: taken } => {
                     let keep_alive = request.keep_alive && !shard.node.is_stopping();
                     let (route, handled) = shard.handle(&request, started, &mut out);
@@ -534,6 +543,14 @@ impl Connection {
                 }
                 // Nothing is due: it is to be woken by a stop.
                 Waits::ForStore => self.slot.arm(Millis::MAX, cx),
+                // What waits at another node, or for one, ends here too. Those of this node end in its engines.
+                Waits::ForMessages(_) | Waits::ForReply if later.operation.is_elsewhere() => {
+                    if self.shard.node.is_stopping() {
+                        later.end_wait();
+                        continue;
+                    }
+                    self.slot.arm(Millis::MAX, cx);
+                }
                 Waits::ForMessages(_) | Waits::ForReply => {}
             }
             ready!(self.poll_ahead(cx))?;

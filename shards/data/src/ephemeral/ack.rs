@@ -33,6 +33,7 @@ impl Shard {
             AckHome::Here if owner == self.id() => Acking::Here(ask),
             AckHome::Here => Acking::Later(Operation::Asked(self.ask(owner, Ask::Ack(Box::new(ask)))?)),
             AckHome::Elsewhere(member) => Acking::Later(self.forward_acks(&member, ask)?),
+            AckHome::Awaited => Acking::Later(self.hold(Ask::Ack(Box::new(ask)))?),
             AckHome::Several(homes) => Acking::Later(self.scatter_acks(ask, &homes)?),
         })
     }

@@ -60,6 +60,7 @@ impl Shard {
         }
         match (self.home_of(pop.tenant, pop.queue, pop.partition.unwrap_or(DEFAULT_PARTITION))?, pop.partition) {
             (Home::Here, _) => {}
+            (Home::Awaited, _) => return self.hold(Ask::Pop(Box::new(owned(&pop)))),
             (Home::Elsewhere(member), Some(_)) => return self.forward_pop(&member, owned(&pop)),
             // Without a partition it is served what this node owns, as long as that is something.
             (Home::Elsewhere(member), None) => return self.pop_anywhere(owned(&pop), member),

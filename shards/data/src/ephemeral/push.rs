@@ -70,6 +70,7 @@ impl Shard {
         Ok(Pushing::Later(match home {
             Home::Here => Operation::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?),
             Home::Elsewhere(member) => self.forward_push(&member, ask)?,
+            Home::Awaited => self.hold(Ask::Push(Box::new(ask)))?,
         }))
     }
 

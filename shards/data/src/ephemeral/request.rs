@@ -66,6 +66,7 @@ impl Shard {
             Some((name, _)) if let Home::Elsewhere(member) = &home => {
                 self.forward_request(member, owned(name), permit)?
             }
+            Some((name, _)) if home == Home::Awaited => self.hold(Ask::Request(Box::new(owned(name))))?,
             Some((name, owner)) if owner != self.id() => {
                 let ask = owned(name);
                 let asked = self.peers.ask_parked(owner, Ask::Request(Box::new(ask)));
@@ -120,6 +121,7 @@ impl Shard {
             let mut pushing = match home {
                 Home::Here => Operation::Asked(self.ask(owner, Ask::Push(Box::new(ask)))?),
                 Home::Elsewhere(member) => self.forward_push(&member, ask)?,
+                Home::Awaited => self.hold(Ask::Push(Box::new(ask)))?,
             };
             let shard = Rc::clone(self);
             rt::spawn_local(async move {

@@ -1,6 +1,9 @@
 //! `/metrics/prometheus`: the text exposition format, version 0.0.4.
 
-use std::fmt::{Display, Write};
+use std::{
+    fmt::{Display, Write},
+    sync::atomic::Ordering,
+};
 
 use queen_fabric::protocol::mesh::{Counts, Report};
 
@@ -212,7 +215,12 @@ fn ephemeral_families(page: &mut Page, node: &Node, shards: &[Observation]) {
         "Requests forwarded to another node.",
         sum(|shard| shard.counters.forwarded),
     );
-    page.single("queen_ephemeral_wipes_total", "counter", "Partitions whose hand-over failed.", 0);
+    page.single(
+        "queen_ephemeral_wipes_total",
+        "counter",
+        "Partitions whose contents were dropped, as their hand-over failed.",
+        node.handed.wiped.load(Ordering::Relaxed),
+    );
     page.single(
         "queen_ephemeral_bytes",
         "gauge",

@@ -10,6 +10,13 @@ impl Engine {
         self.find(tenant, queue).is_some_and(|queue| self.queues[queue].contents.is_some())
     }
 
+    /// Whether a partition holds messages that somebody has still to consume.
+    pub fn holds_messages(&self, tenant: TenantId, queue: &str, partition: &str) -> bool {
+        let Some(queue) = self.find(tenant, queue) else { return false };
+        let place = self.find_partition(queue, partition);
+        place.is_some_and(|place| self.queues[queue].contents().partition(place).depth > 0)
+    }
+
     /// The depth of one queue, for one group or for all. `None` if there is no such queue. A
     /// group that does not exist has everything pending: it would start at the oldest message.
     /// Costs a look at each cursor, and with a group at each message, for its bytes.
