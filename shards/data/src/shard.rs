@@ -52,6 +52,10 @@ const BUFFERED_CHUNK_MAX_BYTES: u64 = 1024 * 1024;
 /// The most queues, waiting pops or connections that a shard takes from the node's budgets at a time.
 const COUNT_CHUNK_MAX: u64 = 256;
 
+/// How long a node that stops waits for somebody to hand its messages to, where nobody is there: another may be starting,
+/// and is dialled again after a pause of up to five seconds and a quarter more.
+const NOBODY_PATIENCE_MS: u64 = 7_000;
+
 /// How often a stopping shard looks whether it is done.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 
@@ -221,19 +225,18 @@ pub async fn run(seed: ShardSeed, stop: impl Future<Output = ()>, listening: imp
 }
 
 impl Shard {
-    /// Whether a node that stops has still to hand over what is here: others are there to take it.
-    fn still_hands_over(&self) -> bool {
+    /// Whether a node that stops has still to hand over what is here, after so long.
+    fn still_hands_over(&self, waited_ms: u64) -> bool {
         let members = self.mesh.members();
         let (Some(members), true) = (members.as_ref(), self.node.cluster.is_some()) else { return false };
+        let is_anybody_there = members.members.iter().any(|member| !members.is_me(member));
         let has_left = !members.members.iter().any(|member| members.is_me(member));
-        let is_last = members.members.is_empty() || has_left && self.handover.is_done();
-        // Before it is known to have left, everything looks like its own.
-        !(is_last || !has_left && members.is_alone())
-    }
-
-    /// Connections of clients.
-    fn clients(&self) -> u64 {
-        self.connections.used().saturating_sub(self.peer_links.get() + self.late.get())
+        if is_anybody_there {
+            // Before it is known to have left, everything looks like its own.
+            !has_left || !self.handover.is_done()
+        } else {
+            waited_ms < NOBODY_PATIENCE_MS && self.has_something_to_leave()
+        }
     }
 
     /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace, and stays until no shard needs this
@@ -246,7 +249,8 @@ impl Shard {
         }
         self.engine.borrow_mut().release_waiters(&mut &self.outlet);
         self.timers.wake_all_connections();
-        while (self.clients() > 0 || self.still_hands_over()) && self.now_ms() < deadline_ms {
+        let since_ms = self.now_ms();
+        while (self.clients() > 0 || self.still_hands_over(self.now_ms() - since_ms)) && self.now_ms() < deadline_ms {
             rt::sleep(DRAIN_TICK).await;
         }
         self.node.shard_is_drained();

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use queen_ephemeral::{Parcel, PartitionPlace, PutInLimits, TenantId};
+use queen_ephemeral::{Parcel, PartitionPlace, PutInLimits, TenantId, inbox};
 use queen_fabric::rt::{self, Notify, within};
 use queen_wire::peer::{Answer, Ask, CHUNK_BYTES_MAX, Chunk, Request};
 
@@ -286,6 +286,27 @@ impl Shard {
         }
     }
 
+    /// Whether a node that stops has messages that another could take.
+    pub(crate) fn has_something_to_leave(&self) -> bool {
+        !self.handover.under_way.borrow().is_empty() || !self.left_here(1).is_empty()
+    }
+
+    /// Partitions that hold messages, up to so many. Not inboxes, which go with their node.
+    fn left_here(&self, most: usize) -> Vec<PartitionKey> {
+        let (mut found, mut from) = (Vec::new(), Some(PartitionPlace::default()));
+        while let Some(place) = from
+            && found.len() < most
+        {
+            from = self.engine.borrow().scan_partitions(place, PLACES_PER_STEP, &mut |row| {
+                if row.depth > 0 && !inbox::is_inbox(row.queue) {
+                    let (queue, partition) = (row.queue.to_owned(), row.partition.to_owned());
+                    found.push(PartitionKey { tenant: row.tenant, queue, partition });
+                }
+            });
+        }
+        found
+    }
+
     /// At the end of a stop: what nobody has taken over goes with this node.
     pub(crate) fn wipe_what_is_left(&self) {
         let members = self.mesh.members();
@@ -295,15 +316,7 @@ impl Shard {
         }
         let mut left = self.handover.under_way.take();
         let not_taken_out = left.len();
-        let mut from = Some(PartitionPlace::default());
-        while let Some(place) = from {
-            from = self.engine.borrow().scan_partitions(place, PLACES_PER_STEP, &mut |row| {
-                if row.depth > 0 {
-                    let (queue, partition) = (row.queue.to_owned(), row.partition.to_owned());
-                    left.push(PartitionKey { tenant: row.tenant, queue, partition });
-                }
-            });
-        }
+        left.extend(self.left_here(usize::MAX));
         self.node.handed.rings.fetch_add((left.len() - not_taken_out) as u64, Ordering::Relaxed);
         self.node.handed.wiped.fetch_add(left.len() as u64, Ordering::Relaxed);
         for PartitionKey { queue, partition, .. } in left.iter().take(WIPES_LOGGED_MAX) {

@@ -152,7 +152,7 @@ impl Served {
                 let served = Rc::clone(self);
                 let task = rt::spawn_local(async move {
                     served.serve_held(id, *gate, *request).await;
-                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                    served.forget(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -203,6 +203,13 @@ impl Served {
                 Ok(Started::Moved(owner)) => return self.answer(id, Answer::Moved { owner }),
                 Err(error) => return self.refuse(id, &error),
             }
+        }
+    }
+
+    /// A request has been answered, by the task that is forgotten and is at its end.
+    fn forget(&self, id: u32) {
+        if let Some(task) = self.asking.borrow_mut().remove(&id) {
+            task.detach();
         }
     }
 
