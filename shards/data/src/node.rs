@@ -33,6 +33,17 @@ pub struct RoleLine {
     pub owns: String,
 }
 
+/// How a node lets others in.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// How tokens are judged, if they are asked for.
+    pub auth: Option<Auth>,
+    /// The certificate of the HTTP port, if it speaks TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// What it needs to be one of several nodes, if it may be.
+    pub cluster: Option<Cluster>,
+}
+
 /// A node: shared by its data shards behind an `Arc`.
 #[derive(Debug)]
 pub struct Node {
@@ -73,9 +84,7 @@ impl Node {
     /// A node of `data_shards` shards that has not started to serve.
     pub fn new(
         config: DataConfig,
-        auth: Option<Auth>,
-        tls: Option<Arc<Tls>>,
-        cluster: Option<Cluster>,
+        doors: Doors,
         roles: Vec<RoleLine>,
         version: &'static str,
         boot_epoch: u64,
@@ -91,9 +100,9 @@ impl Node {
             tenants: TenantPools::default(),
             handed: Handed::default(),
             config,
-            auth,
-            tls,
-            cluster,
+            auth: doors.auth,
+            tls: doors.tls,
+            cluster: doors.cluster,
             roles,
             version,
             boot_epoch,

@@ -42,7 +42,8 @@ pub enum Ask {
     Delete(Box<QueueKey>),
     /// Take a partition in that another node has handed over.
     Adopt(Box<AdoptAsk>),
-    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`] or [`Answer::Empty`].
+    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`], [`Answer::Empty`], or a refusal where
+    /// it is still served here.
     Inquire(Box<PartitionKey>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),

@@ -151,7 +151,7 @@ impl Served {
                 let served = Rc::clone(self);
                 let task = rt::spawn_local(async move {
                     served.serve_held(id, *gate, *request).await;
-                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                    served.is_over(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -161,7 +161,7 @@ impl Served {
                     let reply = asked.await;
                     drop(permit);
                     served.finish(id, reply);
-                    served.asking.borrow_mut().remove(&id).map(Task::detach);
+                    served.is_over(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -195,6 +195,14 @@ impl Served {
         }
     }
 
+    /// Forgets the task of a request, which is at its end.
+    fn is_over(&self, id: u32) {
+        let task = self.asking.borrow_mut().remove(&id);
+        if let Some(task) = task {
+            task.detach();
+        }
+    }
+
     fn refuse(&self, id: u32, error: &ApiError) {
         self.answer(id, Answer::Refused(refusal(error)));
     }
@@ -214,8 +222,10 @@ impl Served {
         let Some((queue, partition)) = convert::place(&request.ask) else {
             return Err(ApiError::unsupported());
         };
+        let waits = request.ask.waits();
         match shard.home_of(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))? {
-            Home::Elsewhere(owner) if partition.is_some() => return Ok(Started::Moved(owner.id.to_string())),
+            // One that waits here without a partition would miss what is pushed where its queue is placed by now.
+            Home::Elsewhere(owner) if partition.is_some() || waits => return Ok(Started::Moved(owner.id.to_string())),
             // What it waits for comes in chunks.
             Home::Awaited if !matches!(request.ask, Ask::Chunk(_) | Ask::Ack(_)) => {
                 let gate = shard.gate(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))?;
@@ -231,7 +241,6 @@ impl Served {
         if let Ask::Chunk(chunk) = request.ask {
             return self.take_piece(tenant, chunk);
         }
-        let waits = request.ask.waits();
         let ask = convert::ask(tenant, request.ask).ok_or_else(ApiError::unsupported)?;
         Ok(if waits {
             let permit = shard.park_permit()?;
