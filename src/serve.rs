@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use queen_data::{Auth, DataConfig, Node, ShardSeed};
+use queen_data::{Auth, DataConfig, Doors, Node, ShardSeed};
 use queen_ephemeral::EngineConfig;
 use queen_fabric::{
     memory::GiveBack,
@@ -148,7 +148,7 @@ fn serve(ready: Ready) -> Result<(), ServeError> {
     let mesh_config = mesh::config(&settings, server_id, boot_epoch, mesh_listen, reserved.address());
     let cluster = mesh::cluster(&settings, &mesh_config)?;
     mesh::log(&settings, &mesh_config, matches!(settings.storage.config(), DatabaseConfig::Postgres(_)));
-    let node = Node::new(config, auth, tls, cluster, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
+    let node = Node::new(config, Doors { auth, tls, cluster }, lines, env!("CARGO_PKG_VERSION"), boot_epoch, shards);
     roles::log(&node, &roles);
     let health = {
         let node = Arc::clone(&node);

@@ -44,7 +44,7 @@ pub use admission::Auth;
 pub use cluster::Cluster;
 pub use config::DataConfig;
 pub use error::{ApiError, Code};
-pub use node::{Node, RoleLine};
+pub use node::{Doors, Node, RoleLine};
 pub use protocol::DataProtocol;
 pub use routes::{RouteLine, route_lines};
 pub use shard::{ShardSeed, run};

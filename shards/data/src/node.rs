@@ -33,6 +33,17 @@ pub struct RoleLine {
     pub owns: String,
 }
 
+/// How a node lets others in.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// How tokens are judged, if they are asked for.
+    pub auth: Option<Auth>,
+    /// The certificate of the HTTP port, if it speaks TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// What it needs to be one of several nodes, if it may be.
+    pub cluster: Option<Cluster>,
+}
+
 /// A node: shared by its data shards behind an `Arc`.
 #[derive(Debug)]
 pub struct Node {
@@ -74,9 +85,7 @@ impl Node {
     #[expect(clippy::too_many_arguments, reason = "each is given once, at boot")]
     pub fn new(
         config: DataConfig,
-        auth: Option<Auth>,
-        tls: Option<Arc<Tls>>,
-        cluster: Option<Cluster>,
+        doors: Doors,
         roles: Vec<RoleLine>,
         version: &'static str,
         boot_epoch: u64,
@@ -92,9 +101,9 @@ impl Node {
             tenants: TenantPools::default(),
             handed: Handed::default(),
             config,
-            auth,
-            tls,
-            cluster,
+            auth: doors.auth,
+            tls: doors.tls,
+            cluster: doors.cluster,
             roles,
             version,
             boot_epoch,

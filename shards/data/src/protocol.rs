@@ -49,7 +49,8 @@ pub enum Ask {
     Drop(Box<QueueKey>),
     /// Take over a declaration of another node, if it is the newest.
     TakeOver(Box<Declaration>),
-    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`] or [`Answer::Empty`].
+    /// Whether a partition that another node owns is still to go there: [`Answer::Coming`], [`Answer::Empty`], or a refusal where
+    /// it is still served here.
     Inquire(Box<PartitionKey>),
     /// Read a queue's depth.
     Depth(Box<DepthAsk>),

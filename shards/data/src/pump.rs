@@ -6,7 +6,7 @@ use queen_ephemeral::{Pop, Popped as Outcome};
 use queen_fabric::port::{Incoming, Ticket};
 
 use crate::{
-    cluster::Home,
+    cluster::{DEFAULT_PARTITION, Home},
     ephemeral::{declare::AnswerTo, request::Requested},
     error::ApiError,
     protocol::{AckAsk, Answer, Ask, DataProtocol, PopAsk, PushAsk, QueueKey, RequestAsk, Tell},
@@ -52,7 +52,7 @@ impl Shard {
     fn serve_ask(self: &Rc<Self>, ticket: Ticket, ask: Ask) {
         let answer = match ask {
             Ask::Push(push) if self.has_moved(&push.key, Some(&push.partition)) => refused(ApiError::owner_moved()),
-            Ask::Pop(pop) if self.has_moved(&pop.key, pop.partition.as_deref()) => refused(ApiError::owner_moved()),
+            Ask::Pop(pop) if self.pop_has_moved(&pop) => refused(ApiError::owner_moved()),
             Ask::Push(push) => self.serve_push(&push),
             Ask::Pop(pop) => match self.serve_pop(ticket, &pop) {
                 Some(answer) => answer,
@@ -87,6 +87,17 @@ impl Shard {
             self.node.cluster.is_some()
                 && matches!(self.home_of(key.tenant, &key.queue, partition), Ok(Home::Elsewhere(_)))
         })
+    }
+
+    /// The same for a pop. One without a partition may wait where the queue holds something, or is placed.
+    fn pop_has_moved(&self, pop: &PopAsk) -> bool {
+        if pop.partition.is_some() {
+            return self.has_moved(&pop.key, pop.partition.as_deref());
+        }
+        pop.wait_ms > 0
+            && !pop.unless_empty
+            && self.has_moved(&pop.key, Some(DEFAULT_PARTITION))
+            && !self.engine.borrow().has_partitions(pop.key.tenant, &pop.key.queue)
     }
 
     fn serve_push(&self, push: &PushAsk) -> Answer {

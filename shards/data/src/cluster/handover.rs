@@ -276,10 +276,12 @@ impl Shard {
     /// Whether a partition is still to go to its owner, which asks.
     pub(crate) fn inquire_here(&self, key: &PartitionKey) -> protocol::Answer {
         let PartitionKey { tenant, queue, partition } = key;
-        // Who asks has heard of a change of which this node has not: what is here will go there.
-        let is_unheard = !matches!(self.home_of(*tenant, queue, partition), Ok(Home::Elsewhere(_)));
+        if !matches!(self.home_of(*tenant, queue, partition), Ok(Home::Elsewhere(_))) {
+            // Who asks has heard of a change of which this node has not: it is still served here.
+            return protocol::Answer::Refused(Box::new(ApiError::owner_moved()));
+        }
         let is_here = || self.engine.borrow().holds_messages(*tenant, queue, partition);
-        if is_unheard || self.handover.under_way.borrow().contains(key) || is_here() {
+        if self.handover.under_way.borrow().contains(key) || is_here() {
             protocol::Answer::Coming
         } else {
             protocol::Answer::Empty

@@ -41,6 +41,9 @@ const FORMER: Duration = Duration::from_secs(5);
 /// How long after a change an owner before it may take to be reached and to answer.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 
+/// How long after a change an owner before it may take to hear of it.
+const UNHEARD_MAX: Duration = Duration::from_millis(800);
+
 /// What it has for an answer in any case.
 const SILENT_MIN: Duration = Duration::from_millis(250);
 
@@ -176,6 +179,7 @@ enum Stage {
     Asking {
         sent: Sent,
         whom: Arc<str>,
+        until_when: Instant,
         patience: Deadline,
     },
     Pausing(Deadline),
@@ -215,8 +219,15 @@ impl Gate {
                     ready!(pause.poll(cx));
                     Stage::Looking
                 }
-                Stage::Asking { sent, whom, patience } => match sent.poll(cx) {
-                    Poll::Ready(Ok(Answer::Coming) | Err(_)) => Stage::Pausing(until(Instant::now() + PAUSE)),
+                Stage::Asking { sent, whom, until_when, patience } => match sent.poll(cx) {
+                    // It has not heard of the change. Where it never does, both own it.
+                    Poll::Ready(Ok(Answer::Moved { .. })) if Instant::now() >= *until_when + UNHEARD_MAX => {
+                        self.shard.holding.pass_over(whom);
+                        Stage::Looking
+                    }
+                    Poll::Ready(Ok(Answer::Coming | Answer::Moved { .. }) | Err(_)) => {
+                        Stage::Pausing(until(Instant::now() + PAUSE))
+                    }
                     // An older node that does not know the question hands over all the same, and bends the order.
                     Poll::Ready(Ok(_)) => {
                         let settled = (Arc::clone(whom), self.tenant, self.queue.clone(), self.partition.clone());
@@ -256,7 +267,9 @@ impl Gate {
             };
             let patience = (until_when + SILENT_MAX).max(now + SILENT_MIN);
             match asked {
-                Ok(sent) => return Ok(Some(Stage::Asking { sent, whom: owner.id, patience: until(patience) })),
+                Ok(sent) => {
+                    return Ok(Some(Stage::Asking { sent, whom: owner.id, until_when, patience: until(patience) }));
+                }
                 Err(error) if error.code == Code::Overloaded => return pause(),
                 // Its link may come yet. Who is no member any more had one, and has gone with it.
                 Err(_) if shard.is_member(&owner) && now < until_when + SILENT_MAX => return pause(),

@@ -152,7 +152,7 @@ impl Served {
                 let served = Rc::clone(self);
                 let task = rt::spawn_local(async move {
                     served.serve_held(id, *gate, *request).await;
-                    served.forget(id);
+                    served.is_over(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -162,7 +162,7 @@ impl Served {
                     let reply = asked.await;
                     drop(permit);
                     served.finish(id, reply);
-                    served.is_asked(id);
+                    served.is_over(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -171,7 +171,7 @@ impl Served {
                 let task = rt::spawn_local(async move {
                     let answer = answer.await;
                     served.answer(id, answer);
-                    served.is_asked(id);
+                    served.is_over(id);
                 });
                 self.asking.borrow_mut().insert(id, task);
             }
@@ -206,9 +206,10 @@ impl Served {
         }
     }
 
-    /// A request has been answered, by the task that is forgotten and is at its end.
-    fn forget(&self, id: u32) {
-        if let Some(task) = self.asking.borrow_mut().remove(&id) {
+    /// Forgets the task of a request, which is at its end.
+    fn is_over(&self, id: u32) {
+        let task = self.asking.borrow_mut().remove(&id);
+        if let Some(task) = task {
             task.detach();
         }
     }
@@ -235,8 +236,10 @@ impl Served {
         let Some((queue, partition)) = convert::place(&request.ask) else {
             return Err(ApiError::unsupported());
         };
+        let waits = request.ask.waits();
         match shard.home_of(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))? {
-            Home::Elsewhere(owner) if partition.is_some() => return Ok(Started::Moved(owner.id.to_string())),
+            // One that waits here without a partition would miss what is pushed where its queue is placed by now.
+            Home::Elsewhere(owner) if partition.is_some() || waits => return Ok(Started::Moved(owner.id.to_string())),
             // What it waits for comes in chunks.
             Home::Awaited if !matches!(request.ask, Ask::Chunk(_) | Ask::Ack(_)) => {
                 let gate = shard.gate(tenant, queue, partition.unwrap_or(DEFAULT_PARTITION))?;
@@ -252,7 +255,6 @@ impl Served {
         if let Ask::Chunk(chunk) = request.ask {
             return self.take_piece(tenant, chunk);
         }
-        let waits = request.ask.waits();
         let ask = convert::ask(tenant, request.ask).ok_or_else(ApiError::unsupported)?;
         Ok(if waits {
             let permit = shard.park_permit()?;
@@ -334,13 +336,6 @@ impl Served {
             }
         };
         self.answer(id, answer);
-    }
-
-    /// The task of a request comes to its end by itself.
-    fn is_asked(&self, id: u32) {
-        if let Some(task) = self.asking.borrow_mut().remove(&id) {
-            task.detach();
-        }
     }
 
     fn answer(&self, id: u32, answer: Answer) {
