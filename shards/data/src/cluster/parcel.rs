@@ -1,6 +1,6 @@
 //! A partition as bytes, for its way to another node.
 //!
-//! ```
+//! ```text
 //! tenant 16 | queue | partition | messages u32 | each: age_ms u64, payload, reply_to
 //!           | groups u32 | each: name, fresh_from u32, returned u32, each: message u32, attempts u32
 //! ```
