@@ -239,8 +239,13 @@ impl Shard {
         }
     }
 
-    /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace, and stays until no shard needs this
-    /// one any more.
+    /// Connections of clients.
+    fn clients(&self) -> u64 {
+        self.connections.used().saturating_sub(self.peer_links.get() + self.late.get())
+    }
+
+    /// Answers the parked pops (none parks from here on, see `pop_here`), lets what is in flight finish within the grace,
+    /// and stays until no shard needs this one any more.
     async fn drain(&self) {
         let deadline_ms = self.now_ms() + self.node.config.shutdown_grace_ms;
         if self.node.cluster.is_some() {
