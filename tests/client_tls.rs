@@ -24,7 +24,7 @@ fn two_tenants_make_their_round_trips_over_tls_with_tokens() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(round_trips(&url)).expect("round trips");
     }
-    let mut broker = Broker::start_tls(&[
+    let broker = Broker::start_tls(&[
         ("JWT_ENABLED", "true"),
         ("JWT_SECRET", SECRET),
         ("QUEEN_TENANCY_HEADER", "true"),

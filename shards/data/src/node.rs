@@ -82,7 +82,6 @@ pub struct Node {
 
 impl Node {
     /// A node of `data_shards` shards that has not started to serve.
-    #[expect(clippy::too_many_arguments, reason = "each is given once, at boot")]
     pub fn new(
         config: DataConfig,
         doors: Doors,
