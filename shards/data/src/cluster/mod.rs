@@ -2,7 +2,7 @@
 //!
 //! Every partition has one owner among the members, the same on every node that knows the same members ([`placement`]).
 //! A data shard keeps a [`link`] to each other member, dialled at its HTTP port ([`dial`]), and asks for what that owns
-//! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`]).
+//! over it ([`forward`]). At the other end the shard that has the connection asks the one that has the queue ([`serve`](mod@serve)).
 //! When the members change, what is another node's by then goes to it ([`handover`]), and requests for it wait there until
 //! it has come ([`hold`]). What is about a queue as a whole is asked of all members ([`everybody`]): resets, declarations
 //! ([`declared`]), and what each holds ([`shares`]).
