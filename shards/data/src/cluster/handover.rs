@@ -311,11 +311,6 @@ impl Shard {
 
     /// At the end of a stop: what nobody has taken over goes with this node.
     pub(crate) fn wipe_what_is_left(&self) {
-        let members = self.mesh.members();
-        if members.as_ref().is_none_or(|members| members.members.iter().all(|member| members.is_me(member))) {
-            // There is nobody else.
-            return;
-        }
         let mut left = self.handover.under_way.take();
         let not_taken_out = left.len();
         left.extend(self.left_here(usize::MAX));
