@@ -9,6 +9,7 @@ use crate::{
     common::{Broker, Connection, payloads, unique},
     eventually,
     forwarding::{ROOMS, held, three, until_linked},
+    handover::drain,
     members,
 };
 
@@ -36,18 +37,6 @@ fn push_until_taken(client: &mut Connection, queue: &str, room: &str, payload: i
         assert!(["owner_moved", "ephemeral_forward_failed"].contains(&&*code), "{code}");
         None
     })
-}
-
-/// Everything that a room holds, taken through one node.
-fn drain(client: &mut Connection, queue: &str, room: &str) -> Vec<Value> {
-    let mut all = Vec::new();
-    loop {
-        let popped = client.pop(&format!("queue={queue}&partition={room}&batch=1000&autoAck=true"));
-        if popped.is_empty() {
-            return all;
-        }
-        all.extend(payloads(&popped));
-    }
 }
 
 /// A room of the queue that a node owns.
