@@ -31,6 +31,10 @@ impl Retention {
     pub(super) fn due_us(&self) -> Option<u64> {
         self.interval_us.filter(|_| !self.under_way).map(|_| self.due_us)
     }
+
+    pub(super) fn is_due(&self, mono_us: u64) -> bool {
+        self.due_us().is_some_and(|due_us| due_us <= mono_us)
+    }
 }
 
 /// What retention removes from a queue, if anything.
@@ -106,7 +110,7 @@ impl<T: Copy> Log<T> {
     }
 
     pub(super) fn start_retention(&mut self) {
-        if self.retention.due_us().is_none_or(|due_us| due_us > self.mono_us) {
+        if !self.retention.is_due(self.mono_us) {
             return;
         }
         self.retention.under_way = true;

@@ -69,6 +69,9 @@ impl<T: Copy> Log<T> {
     /// The store could not even be asked for its time: it is asked again when it is back, or somebody else asks.
     fn store_is_away(&mut self, failure: &StoreFailure) {
         self.asked_time = false;
+        if self.retention.is_due(self.mono_us) {
+            self.retention_failed();
+        }
         for key in std::mem::take(&mut self.ready) {
             if let Some(op) = self.op_mut(key) {
                 op.queued = false;

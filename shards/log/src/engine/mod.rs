@@ -325,7 +325,8 @@ impl<T: Copy> Log<T> {
         self.fire_timers();
         if !self.clock.is_known() {
             // Nothing can be said about leases before the store has told its time.
-            if !self.ready.is_empty() && !mem::replace(&mut self.asked_time, true) {
+            let is_wanted = !self.ready.is_empty() || self.retention.is_due(mono_us);
+            if is_wanted && !mem::replace(&mut self.asked_time, true) {
                 // The horizon first: what is read from here on was read after it.
                 self.start(Job::Horizon, Work::Load(Load::Changed { since_us: i64::MAX }));
             }
@@ -382,6 +383,11 @@ impl<T: Copy> Log<T> {
     /// When [`turn`](Self::turn) has to be called at the latest, on the monotonic clock in microseconds.
     #[must_use]
     pub fn next_time_us(&self) -> Option<u64> {
+        if !self.clock.is_known() {
+            // Until the store has told its time, nothing but timers fires, and it is asked once.
+            let retention = self.retention.due_us().filter(|_| !self.asked_time);
+            return [self.timers.next_us(), retention].into_iter().flatten().min();
+        }
         let group = self.group_times.first().map(|&(at_us, _)| self.clock.mono_of(at_us, self.mono_us));
         let due =
             [self.timers.next_us(), group, self.refresh.due_us(), self.retention.due_us(), self.gathered_due_us()];
