@@ -116,17 +116,13 @@ impl Handover {
         self.changed.notify();
     }
 
-    /// Notes a transfer; false where it was known.
-    fn note(&self, transfer: u64) -> bool {
+    /// Remembers a transfer that was adopted.
+    fn note(&self, transfer: u64) {
         let mut adopted = self.adopted.borrow_mut();
-        if adopted.contains(&transfer) {
-            return false;
-        }
         if adopted.len() >= ADOPTED_MAX {
             adopted.pop_front();
         }
         adopted.push_back(transfer);
-        true
     }
 
     fn next_transfer(&self) -> u64 {

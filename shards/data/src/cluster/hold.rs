@@ -388,23 +388,7 @@ impl Shard {
                 let is_stopping = self.node.is_stopping();
                 let left_ms = pop.wait_ms.saturating_sub(held_for.as_millis() as u64);
                 pop.wait_ms = if is_stopping { 0 } else { left_ms };
-                let partition = pop.partition.as_deref().unwrap_or(DEFAULT_PARTITION);
-                match self.home_of(pop.key.tenant, &pop.key.queue, partition)? {
-                    Home::Awaited => self.hold(Ask::Pop(pop)),
-                    Home::Elsewhere(member) if pop.partition.is_some() => self.forward_pop(&member, *pop),
-                    Home::Elsewhere(member) => self.pop_anywhere(*pop, member),
-                    Home::Here => {
-                        let owner = self.owner(pop.key.tenant, &pop.key.queue);
-                        if pop.wait_ms == 0 {
-                            return Ok(Operation::Asked(self.ask(owner, Ask::Pop(pop))?));
-                        }
-                        let permit = self.park_permit()?;
-                        Ok(Operation::AskedParked {
-                            asked: self.peers.ask_parked(owner, Ask::Pop(pop)),
-                            _permit: permit,
-                        })
-                    }
-                }
+                self.route_pop(*pop)
             }
             Ask::Ack(ack) => match self.home_of_acks(&ack)? {
                 AckHome::Awaited => self.hold(Ask::Ack(ack)),

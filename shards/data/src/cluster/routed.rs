@@ -53,7 +53,8 @@ impl Shard {
         Ok(Operation::Routed(Box::new(routed)))
     }
 
-    fn route_pop(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
+    /// Sends a pop to wherever its partition is now.
+    pub(super) fn route_pop(self: &Rc<Self>, pop: PopAsk) -> Result<Operation, ApiError> {
         let partition = pop.partition.as_deref().unwrap_or(DEFAULT_PARTITION);
         match self.home_of(pop.key.tenant, &pop.key.queue, partition)? {
             Home::Elsewhere(member) if pop.partition.is_some() => self.forward_pop(&member, pop),
@@ -62,6 +63,9 @@ impl Shard {
             Home::Awaited => self.hold(Ask::Pop(Box::new(pop))),
             Home::Here => {
                 let owner = self.owner(pop.key.tenant, &pop.key.queue);
+                if pop.wait_ms == 0 {
+                    return Ok(Operation::Asked(self.ask(owner, Ask::Pop(Box::new(pop)))?));
+                }
                 let permit = self.park_permit()?;
                 let asked = self.peers.ask_parked(owner, Ask::Pop(Box::new(pop)));
                 Ok(Operation::AskedParked { asked, _permit: permit })
